@@ -1,0 +1,46 @@
+# How a folder becomes a library and a test file becomes a CTest entry.
+include(CMakeParseArguments)
+
+set(COLOSSAL_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual)
+if(COLOSSAL_WERROR)
+  list(APPEND COLOSSAL_WARNINGS -Werror)
+endif()
+
+# colossal_library(<folder> SOURCES a.cpp ... [DEPENDS folder ...] [LIBS target ...])
+# Static library colossal_<folder>. DEPENDS lists other folders and must agree with src/LAYERS.
+function(colossal_library folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBS" ${ARGN})
+  add_library(colossal_${folder} STATIC ${ARG_SOURCES})
+  target_compile_options(colossal_${folder} PRIVATE ${COLOSSAL_WARNINGS})
+  target_include_directories(colossal_${folder} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  foreach(dependency ${ARG_DEPENDS})
+    target_link_libraries(colossal_${folder} PUBLIC colossal_${dependency})
+  endforeach()
+  target_link_libraries(colossal_${folder} PUBLIC ${ARG_LIBS})
+endfunction()
+
+# colossal_test(<name> KIND unit|ranks|golden|e2e SOURCES ... [DEPENDS folder ...] [LIBS target ...])
+# One test program and one CTest entry, labelled with KIND. The program also gets tests/support on its include path,
+# COLOSSAL_BINARY (the path of colossal-train), COLOSSAL_SOURCE_DIR and COLOSSAL_TEST_DATA (the test's own folder).
+function(colossal_test name)
+  cmake_parse_arguments(ARG "" "KIND;TIMEOUT" "SOURCES;DEPENDS;LIBS" ${ARGN})
+  set(target ${ARG_KIND}_${name}_test)
+  add_executable(${target} ${ARG_SOURCES})
+  target_compile_options(${target} PRIVATE ${COLOSSAL_WARNINGS})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE COLOSSAL_BINARY="${CMAKE_BINARY_DIR}/colossal-train"
+                                               COLOSSAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                                               COLOSSAL_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}")
+  foreach(dependency ${ARG_DEPENDS})
+    target_link_libraries(${target} PRIVATE colossal_${dependency})
+  endforeach()
+  target_link_libraries(${target} PRIVATE ${ARG_LIBS} colossal_catch_main)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${ARG_KIND}.${name} COMMAND ${target})
+  set_tests_properties(${ARG_KIND}.${name} PROPERTIES LABELS ${ARG_KIND} TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_KIND STREQUAL "ranks" OR ARG_KIND STREQUAL "e2e")
+    set_tests_properties(${ARG_KIND}.${name} PROPERTIES PROCESSORS 2)
+  endif()
+endfunction()

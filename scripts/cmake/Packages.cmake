@@ -1,0 +1,18 @@
+# Where the small third-party packages come from: the distribution's packages (README lists them).
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(HDF5 REQUIRED COMPONENTS C)
+find_package(Catch2 REQUIRED)
+
+# yaml-cpp is linked statically: its soname differs between Debian 12 (0.7) and Ubuntu 24.04 (0.8).
+find_library(COLOSSAL_YAML_CPP NAMES libyaml-cpp.a REQUIRED)
+find_path(COLOSSAL_YAML_CPP_INCLUDE yaml-cpp/yaml.h REQUIRED)
+add_library(colossal_yaml INTERFACE)
+target_link_libraries(colossal_yaml INTERFACE ${COLOSSAL_YAML_CPP})
+target_include_directories(colossal_yaml SYSTEM INTERFACE ${COLOSSAL_YAML_CPP_INCLUDE})
+
+add_library(colossal_hdf5 INTERFACE)
+target_link_libraries(colossal_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
+target_include_directories(colossal_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})

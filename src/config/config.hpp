@@ -1,0 +1,165 @@
+// What can a run be told? One struct per YAML section; every field is a key that works (config-and-cli section 2).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace colossal {
+
+enum class DeviceKind : std::uint8_t { auto_, cpu };
+enum class ModelType : std::uint8_t { gpt };
+enum class ActivationKind : std::uint8_t { gelu, gelu_tanh, relu, swiglu };
+enum class AttentionKind : std::uint8_t { auto_, math };
+enum class DataType : std::uint8_t { text, synthetic };
+enum class TokenizerType : std::uint8_t { byte };
+enum class Precision : std::uint8_t { fp64, fp32 };
+enum class NonFinite : std::uint8_t { stop, skip };
+enum class OptimizerType : std::uint8_t { adamw };
+enum class SchedulerType : std::uint8_t { constant, cosine };
+enum class CommBackend : std::uint8_t { auto_, gloo };
+enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
+
+struct RunConfig {
+  std::string name;        ///< default: stem of the config file
+  std::string output_dir;  ///< default: runs/<name> under the working directory
+  std::int64_t seed = 1234;
+  DeviceKind device = DeviceKind::auto_;
+  std::optional<std::int64_t> threads;  ///< intra-op threads per rank; unset = auto: cores / local world size
+};
+
+struct ModelConfig {
+  ModelType type = ModelType::gpt;
+  std::string preset;  ///< empty: none
+  std::int64_t num_layers = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;     ///< derived: num_heads
+  std::int64_t ffn_hidden_size = 0;  ///< derived: 4 * hidden_size
+  std::int64_t vocab_size = 0;       ///< `auto` is derived from the tokenizer
+  std::int64_t vocab_pad_multiple = 128;
+  std::int64_t max_seq_length = 0;  ///< derived: data.seq_length
+  ActivationKind activation = ActivationKind::gelu_tanh;
+  double norm_eps = 1e-5;
+  double dropout = 0;
+  double attention_dropout = 0;
+  bool tie_embeddings = true;
+  AttentionKind attention = AttentionKind::auto_;
+  double init_std = 0.02;
+};
+
+struct TokenizerConfig {
+  TokenizerType type = TokenizerType::byte;
+};
+
+struct DataConfig {
+  DataType type = DataType::text;
+  std::vector<std::string> train;  ///< files, in order; absolute after load
+  std::vector<std::string> eval;
+  std::optional<TokenizerConfig> tokenizer;
+  std::int64_t seq_length = 0;
+  bool shuffle = true;
+  std::int64_t workers = 2;
+  std::int64_t prefetch = 4;          ///< micro-batches
+  std::int64_t num_samples = 10'000;  ///< synthetic only
+};
+
+struct TrainConfig {
+  std::optional<std::int64_t> steps;  ///< exactly one of steps, epochs, tokens, samples
+  std::optional<double> epochs;
+  std::optional<std::int64_t> tokens;
+  std::optional<std::int64_t> samples;
+  std::int64_t global_batch_size = 0;  ///< derived when absent, as the next two (config-and-cli 5.2)
+  std::int64_t micro_batch_size = 0;
+  std::int64_t gradient_accumulation = 0;
+  Precision precision = Precision::fp32;
+  double clip_grad_norm = 0;  ///< 0: off
+  NonFinite nonfinite = NonFinite::stop;
+  std::int64_t max_skipped_steps = 50;
+};
+
+struct OptimizerGroup {
+  std::string match;  ///< glob on parameter names
+  double lr_scale = 1;
+  std::optional<double> weight_decay;  ///< unset: optimizer.weight_decay
+};
+
+struct OptimizerConfig {
+  OptimizerType type = OptimizerType::adamw;
+  double lr = 0;
+  double weight_decay = 0;
+  std::vector<std::string> no_decay = {"*.bias", "*norm*"};
+  bool no_decay_given = false;  ///< not a key: the user wrote no_decay, so an unused pattern is an error
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  bool eps_inside_sqrt = false;
+  bool bias_correction = true;
+  std::vector<OptimizerGroup> groups;
+};
+
+struct SchedulerConfig {
+  SchedulerType type = SchedulerType::constant;
+  std::optional<std::int64_t> warmup_steps;  ///< at most one of steps and ratio
+  std::optional<double> warmup_ratio;
+  double warmup_start = 0;
+  std::optional<std::int64_t> decay_steps;  ///< unset: total - warm-up
+  double min_lr_ratio = 0;
+};
+
+struct CommConfig {
+  CommBackend backend = CommBackend::auto_;
+  double init_timeout_seconds = 300;
+  double timeout_seconds = 600;
+  std::optional<std::int64_t> master_port;  ///< unset = auto
+};
+
+struct ParallelConfig {
+  std::int64_t data = 0;  ///< `auto` is 0 until the world size is known, then world / (tensor * pipeline * sequence)
+  CommConfig comm;
+};
+
+struct CheckpointConfig {
+  std::optional<std::int64_t> every_steps;
+  bool at_end = true;
+  std::int64_t keep_last = 2;
+  std::string resume = "auto";  ///< auto, never, require, or a checkpoint directory
+};
+
+struct EvalConfig {
+  std::optional<std::int64_t> every_steps;
+  bool at_start = false;
+  std::optional<bool> at_end;  ///< unset: true if data.eval is given (resolved by load)
+  std::optional<std::int64_t> max_batches;
+  std::int64_t micro_batch_size = 0;  ///< derived: train.micro_batch_size
+};
+
+struct LoggingConfig {
+  std::int64_t every_steps = 10;
+  LogLevel level = LogLevel::info;
+};
+
+/// Everything that decides a run's behaviour. Built by load(), then const.
+struct Config {
+  std::int64_t version = 1;
+  RunConfig run;
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  SchedulerConfig scheduler;
+  ParallelConfig parallel;
+  CheckpointConfig checkpoint;
+  EvalConfig eval;
+  LoggingConfig logging;
+};
+
+/// Rows of the embedding matrix: vocab_size rounded up to vocab_pad_multiple.
+[[nodiscard]] std::int64_t padded_vocab(const ModelConfig& model);
+
+/// Optimizer steps of the whole run. `train_samples`: size of one epoch of the training set (needed for epochs only;
+/// 0 = unknown). Token and sample budgets round up to whole steps. Errors: internal if epochs is set and
+/// `train_samples` is 0.
+[[nodiscard]] std::int64_t total_steps(const Config& config, std::int64_t train_samples);
+
+}  // namespace colossal

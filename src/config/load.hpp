@@ -1,0 +1,105 @@
+// How does YAML become a frozen Config? Phases P0-P5 of config-and-cli 1.6, each reporting all of its errors.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+
+namespace colossal {
+
+/// Where a value comes from. file "configs/a.yaml" with line and col (1-based), "--set" with line = number of the flag,
+/// "<default>", or "derived(<rule>)".
+struct Origin {
+  std::string file;
+  int line = 0;
+  int col = 0;
+  std::vector<std::string> included_from;  ///< "A.yaml:7:3", innermost first
+};
+
+/// A value that takes part in a diagnostic: `with model.num_heads = 25 (configs/a.yaml:5:3)`.
+struct Related {
+  std::string path;
+  std::string value;
+  Origin origin;
+};
+
+/// One error, warning or note about the configuration.
+struct Diagnostic {
+  std::string id;    ///< "unknown-key"
+  std::string path;  ///< key path; empty if the whole file is meant
+  std::string message;
+  std::string why;  ///< one sentence; may be empty
+  std::string fix;
+  Origin origin;
+  std::vector<Related> related;
+  enum class Severity : std::uint8_t { error, warning, note } severity = Severity::error;
+};
+
+/// One --set KEY=VALUE (VALUE is a YAML flow node) as written on the command line.
+struct Override {
+  std::string text;
+};
+
+/// What load() was given besides the file.
+struct LoadOptions {
+  std::vector<Override> overrides;
+  /// Number of processes, if known: resolves parallel.data and checks the mesh.
+  std::optional<std::int64_t> world_size;
+  /// How world_size was found ("no launcher environment found"); quoted in batch-mismatch and world-size.
+  std::string world_origin;
+  /// Dedicated flags; they beat --set. Unset: not given.
+  std::optional<std::string> output_dir;
+  std::optional<std::string> resume;
+};
+
+struct Loaded {
+  Config config;                        ///< meaningful only if !has_errors()
+  std::vector<Diagnostic> diagnostics;  ///< every error of the first failing phase (cap 20), sorted by position
+  [[nodiscard]] bool has_errors() const;
+};
+
+/// Reads, composes (extends, --set), checks and derives. Pure: depends on the files and options only. Never throws for
+/// bad user input: that becomes diagnostics.
+[[nodiscard]] Loaded load(const std::filesystem::path& yaml, const LoadOptions& options = {});
+
+/// Human text of diagnostics in the form of config-and-cli section 4: FILE:LINE:COL, source line with caret, key, with,
+/// why, fix; then a summary line. Empty for no diagnostics.
+[[nodiscard]] std::string render(std::span<const Diagnostic> diagnostics);
+
+/// Resolved YAML: every field present, paths absolute; `load` of it gives the same Config and the same text.
+[[nodiscard]] std::string to_yaml(const Config& config);
+
+/// Only the keys that differ from the schema defaults.
+[[nodiscard]] std::string to_minimal_yaml(const Config& config);
+
+/// JSON Schema (draft-07) of the configuration, pretty-printed with a final newline.
+[[nodiscard]] std::string json_schema();
+
+/// Stable hash of the configuration parts that every rank must agree on (all of them).
+[[nodiscard]] std::string config_hash(const Config& config);
+
+/// Resume class of a key (config-and-cli 6.4), from the field registry.
+enum class ResumeClass : std::uint8_t { must_match, free, noted, allow };
+
+struct Difference {
+  std::string path;
+  std::string saved;
+  std::string now;
+  ResumeClass resume_class = ResumeClass::free;
+};
+
+/// Keys whose values differ between a checkpoint's configuration and this one, in registry order.
+[[nodiscard]] std::vector<Difference> diff(const Config& saved, const Config& now);
+
+/// YAML word of an enumerator, e.g. yaml_word(Precision::fp32) == "fp32".
+[[nodiscard]] std::string yaml_word(Precision value);
+[[nodiscard]] std::string yaml_word(ModelType value);
+[[nodiscard]] std::string yaml_word(OptimizerType value);
+[[nodiscard]] std::string yaml_word(SchedulerType value);
+[[nodiscard]] std::string yaml_word(DataType value);
+
+}  // namespace colossal

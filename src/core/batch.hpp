@@ -1,0 +1,44 @@
+// What does a block see of the data? The one header of core that includes torch (header only: core links no torch).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "core/types.hpp"
+
+namespace colossal {
+
+/// One micro-batch of this data coordinate: named tensors whose dim 0 is the sample, and what keyed random numbers need.
+struct Batch {
+  /// "tokens" [B,S] int64, "labels" [B,S] int64 with -100 where no loss is taken, ...
+  std::map<std::string, at::Tensor, std::less<>> fields;
+  /// Row of this micro-batch's first sample in the step's global batch: keys dropout independently of the layout.
+  std::int64_t first_row = 0;
+  /// Optimizer step (0-based) this batch belongs to; keys dropout.
+  std::int64_t step = 0;
+  /// False in evaluation: dropout is off.
+  bool training = true;
+
+  /// The field called `name`. Errors: internal "batch-field" if absent.
+  [[nodiscard]] const at::Tensor& at(std::string_view name) const {
+    const auto it = fields.find(name);
+    check(it != fields.end(), ErrorKind::internal, "batch-field", "batch has no field '{}'", name);
+    return it->second;
+  }
+};
+
+/// Label that takes no part in the loss.
+inline constexpr std::int64_t kIgnoreLabel = -100;
+
+/// Micro-batch shape a model is asked about before any data exists: B sequences of S tokens.
+struct BatchShape {
+  std::int64_t batch = 0;
+  std::int64_t sequence = 0;
+};
+
+}  // namespace colossal

@@ -1,0 +1,93 @@
+// How does anything fail? One exception type: a kind (= exit code), a stable id, a place and a stack of contexts.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace colossal {
+
+/// Class of a failure. The value is the process exit code (config-and-cli section 4).
+enum class ErrorKind : std::uint8_t {
+  internal = 1,
+  usage = 2,
+  config = 3,
+  data = 4,
+  checkpoint = 5,
+  memory = 6,
+  numerics = 7,
+  comm = 8,
+  environment = 9,
+};
+
+/// The YAML-facing word of a kind: "config", "data", ...
+[[nodiscard]] std::string_view name(ErrorKind kind) noexcept;
+
+/// The only exception our code throws. what() = message, then one "while ..." line per active ErrorContext, innermost
+/// first. Ids are stable, kebab-case ("heads-divisible"); tests and users rely on them.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, std::string_view id, const std::string& message, std::source_location where);
+
+  [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
+  [[nodiscard]] std::string_view id() const noexcept { return id_; }
+  [[nodiscard]] const std::source_location& where() const noexcept { return where_; }
+  [[nodiscard]] int exit_code() const noexcept { return static_cast<int>(kind_); }
+
+ private:
+  ErrorKind kind_;
+  std::string id_;
+  std::source_location where_;
+};
+
+/// A checked format string that also captures the caller's place.
+template <class... Args>
+struct Message {
+  fmt::format_string<Args...> text;
+  std::source_location where;
+
+  template <class S>
+  consteval Message(const S& s,  // NOLINT(google-explicit-constructor): a literal converts, as in fmt
+                    std::source_location w = std::source_location::current())
+      : text(s), where(w) {}
+};
+
+/// Throws Error(kind, id, formatted message, caller's place).
+template <class... Args>
+[[noreturn]] void fail(ErrorKind kind,
+                       std::string_view id,
+                       Message<std::type_identity_t<Args>...> message,
+                       Args&&... args) {
+  throw Error(kind, id, fmt::format(message.text, std::forward<Args>(args)...), message.where);
+}
+
+/// Throws as fail() does unless `ok`; formats only on failure.
+template <class... Args>
+void check(bool ok,
+           ErrorKind kind,
+           std::string_view id,
+           Message<std::type_identity_t<Args>...> message,
+           Args&&... args) {
+  if (!ok) {
+    throw Error(kind, id, fmt::format(message.text, std::forward<Args>(args)...), message.where);
+  }
+}
+
+/// While alive, errors made on this thread end with "while <what>". Nested contexts stack.
+class ErrorContext {
+ public:
+  explicit ErrorContext(std::string what);
+  ~ErrorContext();
+  ErrorContext(const ErrorContext&) = delete;
+  ErrorContext& operator=(const ErrorContext&) = delete;
+  ErrorContext(ErrorContext&&) = delete;
+  ErrorContext& operator=(ErrorContext&&) = delete;
+};
+
+}  // namespace colossal

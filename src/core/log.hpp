@@ -1,0 +1,61 @@
+// Where do log lines go? Rank 0: stderr and logs/train.log; other ranks: logs/rank-XXXX.log, made on the first line.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace colossal::log {
+
+enum class Level : std::uint8_t { trace, debug, info, warn, error };
+
+struct Options {
+  Level level = Level::info;
+  int rank = 0;
+  /// Folder for log files; empty: no files.
+  std::filesystem::path folder;
+};
+
+/// Sets the process-wide sink. Until the first call: rank 0, level info, stderr only. Thread-safe, as all of this file.
+void configure(const Options& options);
+
+[[nodiscard]] bool enabled(Level level) noexcept;
+
+/// Writes one line. Warnings and errors of any rank also go to stderr (prefixed "[rank N]" for N > 0).
+void write(Level level, std::string_view text);
+
+/// Writes a line to stderr and train.log on rank 0 without level prefix: the console lines of config-and-cli section 10.
+void console(std::string_view text);
+
+/// Flushes the files; called before a process leaves by std::_Exit.
+void flush();
+
+template <class... Args>
+void debug(fmt::format_string<Args...> text, Args&&... args) {
+  if (enabled(Level::debug)) {
+    write(Level::debug, fmt::format(text, std::forward<Args>(args)...));
+  }
+}
+
+template <class... Args>
+void info(fmt::format_string<Args...> text, Args&&... args) {
+  if (enabled(Level::info)) {
+    write(Level::info, fmt::format(text, std::forward<Args>(args)...));
+  }
+}
+
+template <class... Args>
+void warn(fmt::format_string<Args...> text, Args&&... args) {
+  write(Level::warn, fmt::format(text, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+void error(fmt::format_string<Args...> text, Args&&... args) {
+  write(Level::error, fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace colossal::log
