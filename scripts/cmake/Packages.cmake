@@ -14,5 +14,7 @@ target_link_libraries(colossal_yaml INTERFACE ${COLOSSAL_YAML_CPP})
 target_include_directories(colossal_yaml SYSTEM INTERFACE ${COLOSSAL_YAML_CPP_INCLUDE})
 
 add_library(colossal_hdf5 INTERFACE)
-target_link_libraries(colossal_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
+# Only the library itself: FindHDF5 also lists what libhdf5.so was linked with.
+list(GET HDF5_C_LIBRARIES 0 _hdf5)
+target_link_libraries(colossal_hdf5 INTERFACE ${_hdf5})
 target_include_directories(colossal_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
