@@ -1,4 +1,5 @@
-// How do ranks exchange tensors? One group handle over c10d; torch's distributed headers stay in the .cpp files.
+// How do ranks exchange tensors? One group handle over c10d; torch's distributed headers stay in
+// the .cpp files.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,9 +19,9 @@ class Group;        // one process group of a backend
 class PendingWork;  // one running collective
 }  // namespace detail
 
-/// A collective under way. wait() blocks until the result is usable; the destructor waits if nobody did.
-/// Errors (wait): comm "collective-timeout" naming group, op, sequence number, bytes and the ranks that did not enter;
-/// comm "peer-lost" if a peer failed.
+/// A collective under way. wait() blocks until the result is usable; the destructor waits if nobody
+/// did. Errors (wait): comm "collective-timeout" naming group, op, sequence number, bytes and the
+/// ranks that did not enter; comm "peer-lost" if a peer failed.
 class [[nodiscard]] Pending {
  public:
   Pending() noexcept;  ///< already complete
@@ -43,8 +44,9 @@ struct CommCounter {
   std::int64_t bytes = 0;
 };
 
-/// One group of ranks; a cheap handle. Size 1 never calls the backend. All calls: one thread, program order, the same
-/// on every member. Tensors must be contiguous and of one dtype of {fp32, fp64, bf16, fp16, int64}.
+/// One group of ranks; a cheap handle. Size 1 never calls the backend. All calls: one thread,
+/// program order, the same on every member. Tensors must be contiguous and of one dtype of {fp32,
+/// fp64, bf16, fp16, int64}.
 class Comm {
  public:
   Comm();  ///< the group of this rank alone

@@ -1,15 +1,15 @@
 // Who takes part in this run, and what happens when one of them fails?
 #pragma once
 
+#include "comm/comm.hpp"
+#include "core/error.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "comm/comm.hpp"
-#include "core/error.hpp"
 
 namespace colossal {
 
@@ -21,7 +21,8 @@ struct LaunchOptions {
   int local_world_size = 1;
   std::string address = "127.0.0.1";
   int port = 0;
-  /// The TCPStore is hosted by the launcher (local spawn, torchrun's agent): rank 0 is a client too.
+  /// The TCPStore is hosted by the launcher (local spawn, torchrun's agent): rank 0 is a client
+  /// too.
   bool store_is_hosted = false;
   /// "single", "spawn", "torchrun", ...: printed as `launch: ...`.
   std::string mode = "single";
@@ -44,13 +45,17 @@ struct WorldTimeouts {
   std::chrono::milliseconds collective{600'000};
 };
 
-/// All ranks of the run. World 1 opens no port and makes no group. The rank's watchdog thread beats every 2 s, reads the
-/// store's abort key, and leaves the process by std::_Exit(8) when a peer failed or was lost.
+/// All ranks of the run. World 1 opens no port and makes no group. The rank's watchdog thread beats
+/// every 2 s, reads the store's abort key, and leaves the process by std::_Exit(8) when a peer
+/// failed or was lost.
 class World {
  public:
-  /// Connects, checks the group (all ranks present, equal hashes), and makes the group of all ranks.
-  /// Errors: comm "rendezvous" listing missing ranks; config "config-differs"; environment "port-in-use".
-  static std::unique_ptr<World> connect(const LaunchOptions&, const Identity&, const WorldTimeouts&);
+  /// Connects, checks the group (all ranks present, equal hashes), and makes the group of all
+  /// ranks. Errors: comm "rendezvous" listing missing ranks; config "config-differs"; environment
+  /// "port-in-use".
+  static std::unique_ptr<World> connect(const LaunchOptions&,
+                                        const Identity&,
+                                        const WorldTimeouts&);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -60,15 +65,17 @@ class World {
   [[nodiscard]] const LaunchOptions& launch() const noexcept;
   /// The group of all ranks.
   [[nodiscard]] const Comm& comm() const noexcept;
-  /// Makes the group of `ranks` (global, ascending); every rank of the world must call with the list it belongs to, all
-  /// in the same order of names. A list of one rank gives a size-1 Comm without any call.
+  /// Makes the group of `ranks` (global, ascending); every rank of the world must call with the
+  /// list it belongs to, all in the same order of names. A list of one rank gives a size-1 Comm
+  /// without any call.
   [[nodiscard]] Comm make_group(std::string_view name, const std::vector<int>& ranks);
 
-  /// Tells peers what this rank is doing ("step 12 forward"): quoted by their timeout messages. Cheap.
+  /// Tells peers what this rank is doing ("step 12 forward"): quoted by their timeout messages.
+  /// Cheap.
   void set_phase(std::string_view phase);
 
-  /// Publishes this rank's failure (first one wins), flushes logs and leaves by std::_Exit with the error's exit code.
-  /// Never runs destructors of process groups (they can hang).
+  /// Publishes this rank's failure (first one wins), flushes logs and leaves by std::_Exit with the
+  /// error's exit code. Never runs destructors of process groups (they can hang).
   [[noreturn]] void abort(const Error& error);
 
   /// Orderly end: barrier, watchdog stopped, groups destroyed. Call only when everything succeeded.

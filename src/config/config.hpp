@@ -1,4 +1,5 @@
-// What can a run be told? One struct per YAML section; every field is a key that works (config-and-cli section 2).
+// What can a run be told? One struct per YAML section; every field is a key that works
+// (config-and-cli section 2).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ struct RunConfig {
   std::string output_dir;  ///< default: runs/<name> under the working directory
   std::int64_t seed = 1234;
   DeviceKind device = DeviceKind::auto_;
-  std::optional<std::int64_t> threads;  ///< intra-op threads per rank; unset = auto: cores / local world size
+  std::optional<std::int64_t>
+      threads;  ///< intra-op threads per rank; unset = auto: cores / local world size
 };
 
 struct ModelConfig {
@@ -70,7 +72,8 @@ struct TrainConfig {
   std::optional<double> epochs;
   std::optional<std::int64_t> tokens;
   std::optional<std::int64_t> samples;
-  std::int64_t global_batch_size = 0;  ///< derived when absent, as the next two (config-and-cli 5.2)
+  std::int64_t global_batch_size =
+      0;  ///< derived when absent, as the next two (config-and-cli 5.2)
   std::int64_t micro_batch_size = 0;
   std::int64_t gradient_accumulation = 0;
   Precision precision = Precision::fp32;
@@ -90,7 +93,8 @@ struct OptimizerConfig {
   double lr = 0;
   double weight_decay = 0;
   std::vector<std::string> no_decay = {"*.bias", "*norm*"};
-  bool no_decay_given = false;  ///< not a key: the user wrote no_decay, so an unused pattern is an error
+  bool no_decay_given =
+      false;  ///< not a key: the user wrote no_decay, so an unused pattern is an error
   std::vector<double> betas = {0.9, 0.999};
   double eps = 1e-8;
   bool eps_inside_sqrt = false;
@@ -115,7 +119,8 @@ struct CommConfig {
 };
 
 struct ParallelConfig {
-  std::int64_t data = 0;  ///< `auto` is 0 until the world size is known, then world / (tensor * pipeline * sequence)
+  std::int64_t data = 0;  ///< `auto` is 0 until the world size is known, then world / (tensor *
+                          ///< pipeline * sequence)
   CommConfig comm;
 };
 
@@ -157,9 +162,9 @@ struct Config {
 /// Rows of the embedding matrix: vocab_size rounded up to vocab_pad_multiple.
 [[nodiscard]] std::int64_t padded_vocab(const ModelConfig& model);
 
-/// Optimizer steps of the whole run. `train_samples`: size of one epoch of the training set (needed for epochs only;
-/// 0 = unknown). Token and sample budgets round up to whole steps. Errors: internal if epochs is set and
-/// `train_samples` is 0.
+/// Optimizer steps of the whole run. `train_samples`: size of one epoch of the training set (needed
+/// for epochs only; 0 = unknown). Token and sample budgets round up to whole steps. Errors:
+/// internal if epochs is set and `train_samples` is 0.
 [[nodiscard]] std::int64_t total_steps(const Config& config, std::int64_t train_samples);
 
 }  // namespace colossal

@@ -1,5 +1,8 @@
-// How does YAML become a frozen Config? Phases P0-P5 of config-and-cli 1.6, each reporting all of its errors.
+// How does YAML become a frozen Config? Phases P0-P5 of config-and-cli 1.6, each reporting all of
+// its errors.
 #pragma once
+
+#include "config/config.hpp"
 
 #include <filesystem>
 #include <optional>
@@ -7,11 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "config/config.hpp"
-
 namespace colossal {
 
-/// Where a value comes from. file "configs/a.yaml" with line and col (1-based), "--set" with line = number of the flag,
+/// Where a value comes from. file "configs/a.yaml" with line and col (1-based), "--set" with line =
+/// number of the flag,
 /// "<default>", or "derived(<rule>)".
 struct Origin {
   std::string file;
@@ -49,7 +51,8 @@ struct LoadOptions {
   std::vector<Override> overrides;
   /// Number of processes, if known: resolves parallel.data and checks the mesh.
   std::optional<std::int64_t> world_size;
-  /// How world_size was found ("no launcher environment found"); quoted in batch-mismatch and world-size.
+  /// How world_size was found ("no launcher environment found"); quoted in batch-mismatch and
+  /// world-size.
   std::string world_origin;
   /// Dedicated flags; they beat --set. Unset: not given.
   std::optional<std::string> output_dir;
@@ -57,20 +60,22 @@ struct LoadOptions {
 };
 
 struct Loaded {
-  Config config;                        ///< meaningful only if !has_errors()
-  std::vector<Diagnostic> diagnostics;  ///< every error of the first failing phase (cap 20), sorted by position
+  Config config;  ///< meaningful only if !has_errors()
+  std::vector<Diagnostic>
+      diagnostics;  ///< every error of the first failing phase (cap 20), sorted by position
   [[nodiscard]] bool has_errors() const;
 };
 
-/// Reads, composes (extends, --set), checks and derives. Pure: depends on the files and options only. Never throws for
-/// bad user input: that becomes diagnostics.
+/// Reads, composes (extends, --set), checks and derives. Pure: depends on the files and options
+/// only. Never throws for bad user input: that becomes diagnostics.
 [[nodiscard]] Loaded load(const std::filesystem::path& yaml, const LoadOptions& options = {});
 
-/// Human text of diagnostics in the form of config-and-cli section 4: FILE:LINE:COL, source line with caret, key, with,
-/// why, fix; then a summary line. Empty for no diagnostics.
+/// Human text of diagnostics in the form of config-and-cli section 4: FILE:LINE:COL, source line
+/// with caret, key, with, why, fix; then a summary line. Empty for no diagnostics.
 [[nodiscard]] std::string render(std::span<const Diagnostic> diagnostics);
 
-/// Resolved YAML: every field present, paths absolute; `load` of it gives the same Config and the same text.
+/// Resolved YAML: every field present, paths absolute; `load` of it gives the same Config and the
+/// same text.
 [[nodiscard]] std::string to_yaml(const Config& config);
 
 /// Only the keys that differ from the schema defaults.

@@ -1,5 +1,9 @@
-// What does a block see of the data? The one header of core that includes torch (header only: core links no torch).
+// What does a block see of the data? The one header of core that includes torch (header only: core
+// links no torch).
 #pragma once
+
+#include "core/error.hpp"
+#include "core/types.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -8,16 +12,15 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.hpp"
-#include "core/types.hpp"
-
 namespace colossal {
 
-/// One micro-batch of this data coordinate: named tensors whose dim 0 is the sample, and what keyed random numbers need.
+/// One micro-batch of this data coordinate: named tensors whose dim 0 is the sample, and what keyed
+/// random numbers need.
 struct Batch {
   /// "tokens" [B,S] int64, "labels" [B,S] int64 with -100 where no loss is taken, ...
   std::map<std::string, at::Tensor, std::less<>> fields;
-  /// Row of this micro-batch's first sample in the step's global batch: keys dropout independently of the layout.
+  /// Row of this micro-batch's first sample in the step's global batch: keys dropout independently
+  /// of the layout.
   std::int64_t first_row = 0;
   /// Optimizer step (0-based) this batch belongs to; keys dropout.
   std::int64_t step = 0;

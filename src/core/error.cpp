@@ -25,24 +25,40 @@ std::string with_contexts(const std::string& message) {
 
 std::string_view name(ErrorKind kind) noexcept {
   switch (kind) {
-    case ErrorKind::internal: return "internal";
-    case ErrorKind::usage: return "usage";
-    case ErrorKind::config: return "config";
-    case ErrorKind::data: return "data";
-    case ErrorKind::checkpoint: return "checkpoint";
-    case ErrorKind::memory: return "memory";
-    case ErrorKind::numerics: return "numerics";
-    case ErrorKind::comm: return "comm";
-    case ErrorKind::environment: return "environment";
+    case ErrorKind::internal:
+      return "internal";
+    case ErrorKind::usage:
+      return "usage";
+    case ErrorKind::config:
+      return "config";
+    case ErrorKind::data:
+      return "data";
+    case ErrorKind::checkpoint:
+      return "checkpoint";
+    case ErrorKind::memory:
+      return "memory";
+    case ErrorKind::numerics:
+      return "numerics";
+    case ErrorKind::comm:
+      return "comm";
+    case ErrorKind::environment:
+      return "environment";
   }
   return "internal";
 }
 
-Error::Error(ErrorKind kind, std::string_view id, const std::string& message, std::source_location where)
+Error::Error(ErrorKind kind,
+             std::string_view id,
+             const std::string& message,
+             std::source_location where)
     : std::runtime_error(with_contexts(message)), kind_(kind), id_(id), where_(where) {}
 
-ErrorContext::ErrorContext(std::string what) { contexts().push_back(std::move(what)); }
+ErrorContext::ErrorContext(std::string what) {
+  contexts().push_back(std::move(what));
+}
 
-ErrorContext::~ErrorContext() { contexts().pop_back(); }
+ErrorContext::~ErrorContext() {
+  contexts().pop_back();
+}
 
 }  // namespace colossal

@@ -1,4 +1,5 @@
-// How does anything fail? One exception type: a kind (= exit code), a stable id, a place and a stack of contexts.
+// How does anything fail? One exception type: a kind (= exit code), a stable id, a place and a
+// stack of contexts.
 #pragma once
 
 #include <fmt/format.h>
@@ -29,11 +30,15 @@ enum class ErrorKind : std::uint8_t {
 /// The YAML-facing word of a kind: "config", "data", ...
 [[nodiscard]] std::string_view name(ErrorKind kind) noexcept;
 
-/// The only exception our code throws. what() = message, then one "while ..." line per active ErrorContext, innermost
-/// first. Ids are stable, kebab-case ("heads-divisible"); tests and users rely on them.
+/// The only exception our code throws. what() = message, then one "while ..." line per active
+/// ErrorContext, innermost first. Ids are stable, kebab-case ("heads-divisible"); tests and users
+/// rely on them.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, std::string_view id, const std::string& message, std::source_location where);
+  Error(ErrorKind kind,
+        std::string_view id,
+        const std::string& message,
+        std::source_location where);
 
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
   [[nodiscard]] std::string_view id() const noexcept { return id_; }
@@ -53,8 +58,9 @@ struct Message {
   std::source_location where;
 
   template <class S>
-  consteval Message(const S& s,  // NOLINT(google-explicit-constructor): a literal converts, as in fmt
-                    std::source_location w = std::source_location::current())
+  consteval Message(
+      const S& s,  // NOLINT(google-explicit-constructor): a literal converts, as in fmt
+      std::source_location w = std::source_location::current())
       : text(s), where(w) {}
 };
 

@@ -34,7 +34,8 @@ constexpr CrcTables make_crc_tables() {
 
 constexpr CrcTables kCrc = make_crc_tables();
 
-/// The first 32 bits of the fractional parts of the cube roots of the first 64 primes (FIPS 180-4, 4.2.2).
+/// The first 32 bits of the fractional parts of the cube roots of the first 64 primes (FIPS
+/// 180-4, 4.2.2).
 constexpr std::array<std::uint32_t, 64> kRound = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -91,8 +92,9 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous) n
     std::memcpy(&low, p, 4);
     std::memcpy(&high, p + 4, 4);
     low ^= c;
-    c = kCrc[7][low & 0xFFU] ^ kCrc[6][(low >> 8U) & 0xFFU] ^ kCrc[5][(low >> 16U) & 0xFFU] ^ kCrc[4][low >> 24U] ^
-        kCrc[3][high & 0xFFU] ^ kCrc[2][(high >> 8U) & 0xFFU] ^ kCrc[1][(high >> 16U) & 0xFFU] ^ kCrc[0][high >> 24U];
+    c = kCrc[7][low & 0xFFU] ^ kCrc[6][(low >> 8U) & 0xFFU] ^ kCrc[5][(low >> 16U) & 0xFFU] ^
+        kCrc[4][low >> 24U] ^ kCrc[3][high & 0xFFU] ^ kCrc[2][(high >> 8U) & 0xFFU] ^
+        kCrc[1][(high >> 16U) & 0xFFU] ^ kCrc[0][high >> 24U];
   }
   for (; n > 0; --n, ++p) {
     c = (c >> 8U) ^ kCrc[0][(c ^ *p) & 0xFFU];
@@ -101,7 +103,14 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous) n
 }
 
 std::string sha256(std::string_view bytes) {
-  ShaState state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  ShaState state = {0x6a09e667,
+                    0xbb67ae85,
+                    0x3c6ef372,
+                    0xa54ff53a,
+                    0x510e527f,
+                    0x9b05688c,
+                    0x1f83d9ab,
+                    0x5be0cd19};
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   const std::size_t whole = bytes.size() / 64;
   for (std::size_t i = 0; i < whole; ++i) {

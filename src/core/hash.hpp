@@ -8,7 +8,8 @@
 
 namespace colossal {
 
-/// splitmix64's output function on x + its increment: mixes seeds and ids. splitmix(0) = e220a8397b1dcdaf.
+/// splitmix64's output function on x + its increment: mixes seeds and ids. splitmix(0) =
+/// e220a8397b1dcdaf.
 [[nodiscard]] constexpr std::uint64_t splitmix64(std::uint64_t x) noexcept {
   x += 0x9E3779B97F4A7C15ULL;
   x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
@@ -25,8 +26,10 @@ namespace colossal {
   return h;
 }
 
-/// CRC-32C (Castagnoli), the checksum of checkpoint datasets; continue a sum by passing the previous result.
-[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous = 0) noexcept;
+/// CRC-32C (Castagnoli), the checksum of checkpoint datasets; continue a sum by passing the
+/// previous result.
+[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes,
+                                   std::uint32_t previous = 0) noexcept;
 
 /// SHA-256 as 64 hexadecimal digits: config hashes and data fingerprints.
 [[nodiscard]] std::string sha256(std::string_view bytes);

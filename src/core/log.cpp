@@ -14,7 +14,8 @@ struct Sink {
   std::ofstream file;
 };
 
-/// The one process-wide object of the project: a log that had to be passed to every function would not be used.
+/// The one process-wide object of the project: a log that had to be passed to every function would
+/// not be used.
 Sink& sink() {
   static Sink instance;
   return instance;
@@ -22,11 +23,16 @@ Sink& sink() {
 
 std::string_view prefix(Level level) {
   switch (level) {
-    case Level::trace: return "trace: ";
-    case Level::debug: return "debug: ";
-    case Level::warn: return "warning: ";
-    case Level::error: return "error: ";
-    case Level::info: break;
+    case Level::trace:
+      return "trace: ";
+    case Level::debug:
+      return "debug: ";
+    case Level::warn:
+      return "warning: ";
+    case Level::error:
+      return "error: ";
+    case Level::info:
+      break;
   }
   return "";
 }
@@ -38,14 +44,16 @@ void to_file(Sink& s, std::string_view text) {
   if (!s.file.is_open()) {
     std::error_code ignored;
     std::filesystem::create_directories(s.options.folder, ignored);
-    const std::string name =
-        s.options.rank == 0 ? std::string("train.log") : fmt::format("rank-{:04}.log", s.options.rank);
+    const std::string name = s.options.rank == 0 ? std::string("train.log")
+                                                 : fmt::format("rank-{:04}.log", s.options.rank);
     s.file.open(s.options.folder / name, std::ios::app);
   }
   s.file << text << '\n' << std::flush;
 }
 
-void to_stderr(std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); }
+void to_stderr(std::string_view text) {
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+}
 
 }  // namespace
 
@@ -58,7 +66,9 @@ void configure(const Options& options) {
   }
 }
 
-bool enabled(Level level) noexcept { return level >= sink().options.level; }
+bool enabled(Level level) noexcept {
+  return level >= sink().options.level;
+}
 
 void write(Level level, std::string_view text) {
   Sink& s = sink();

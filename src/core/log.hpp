@@ -1,4 +1,5 @@
-// Where do log lines go? Rank 0: stderr and logs/train.log; other ranks: logs/rank-XXXX.log, made on the first line.
+// Where do log lines go? Rank 0: stderr and logs/train.log; other ranks: logs/rank-XXXX.log, made
+// on the first line.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,15 +21,18 @@ struct Options {
   std::filesystem::path folder;
 };
 
-/// Sets the process-wide sink. Until the first call: rank 0, level info, stderr only. Thread-safe, as all of this file.
+/// Sets the process-wide sink. Until the first call: rank 0, level info, stderr only. Thread-safe,
+/// as all of this file.
 void configure(const Options& options);
 
 [[nodiscard]] bool enabled(Level level) noexcept;
 
-/// Writes one line. Warnings and errors of any rank also go to stderr (prefixed "[rank N]" for N > 0).
+/// Writes one line. Warnings and errors of any rank also go to stderr (prefixed "[rank N]" for N >
+/// 0).
 void write(Level level, std::string_view text);
 
-/// Writes a line to stderr and train.log on rank 0 without level prefix: the console lines of config-and-cli section 10.
+/// Writes a line to stderr and train.log on rank 0 without level prefix: the console lines of
+/// config-and-cli section 10.
 void console(std::string_view text);
 
 /// Flushes the files; called before a process leaves by std::_Exit.

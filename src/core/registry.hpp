@@ -1,5 +1,8 @@
-// How does a YAML word become an object? A constant table per family; an unknown word lists the known ones.
+// How does a YAML word become an object? A constant table per family; an unknown word lists the
+// known ones.
 #pragma once
+
+#include "core/error.hpp"
 
 #include <functional>
 #include <memory>
@@ -7,11 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.hpp"
-
 namespace colossal {
 
-/// Constant table `name -> factory` of one family. Explicit tables survive static libraries, unlike registrars.
+/// Constant table `name -> factory` of one family. Explicit tables survive static libraries, unlike
+/// registrars.
 template <class Base, class... Args>
 class Registry {
  public:
@@ -35,7 +37,12 @@ class Registry {
       known += known.empty() ? "" : ", ";
       known += entry.name;
     }
-    fail(ErrorKind::config, "unknown-name", "{} = '{}' is not known; choose one of: {}", yaml_path_, name, known);
+    fail(ErrorKind::config,
+         "unknown-name",
+         "{} = '{}' is not known; choose one of: {}",
+         yaml_path_,
+         name,
+         known);
   }
 
   [[nodiscard]] std::vector<std::string_view> names() const {

@@ -1,5 +1,8 @@
-// When are two tensors equal enough? The one measure of every equivalence claim (architecture section 9).
+// When are two tensors equal enough? The one measure of every equivalence claim (architecture
+// section 9).
 #pragma once
+
+#include "support/catch.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/abs.h>
@@ -10,11 +13,10 @@
 #include <cmath>
 #include <string>
 
-#include "support/catch.hpp"
-
 namespace colossal::test {
 
-/// max|a-b| / max(max|a|, floor): the scaled distance of two tensors of one shape; NaN counts as infinitely far.
+/// max|a-b| / max(max|a|, floor): the scaled distance of two tensors of one shape; NaN counts as
+/// infinitely far.
 inline double scaled_distance(const at::Tensor& a, const at::Tensor& b, double floor = 1e-6) {
   if (a.sizes() != b.sizes()) {
     return INFINITY;
@@ -30,7 +32,10 @@ inline double scaled_distance(const at::Tensor& a, const at::Tensor& b, double f
 }
 
 /// Fails the test unless scaled_distance(a, b) <= tolerance, naming what was compared.
-inline void require_close(const at::Tensor& a, const at::Tensor& b, double tolerance, const std::string& what) {
+inline void require_close(const at::Tensor& a,
+                          const at::Tensor& b,
+                          double tolerance,
+                          const std::string& what) {
   const double distance = scaled_distance(a, b);
   INFO(what << ": scaled distance " << distance << " > " << tolerance);
   REQUIRE(distance <= tolerance);

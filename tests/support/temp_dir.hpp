@@ -7,10 +7,13 @@
 
 namespace colossal::test {
 
-/// A new empty folder under the system's temporary folder, removed with everything in it by the destructor.
+/// A new empty folder under the system's temporary folder, removed with everything in it by the
+/// destructor.
 class TempDir {
  public:
-  TempDir() : path_(std::filesystem::temp_directory_path() / ("colossal-" + std::to_string(std::random_device{}()))) {
+  TempDir()
+      : path_(std::filesystem::temp_directory_path() /
+              ("colossal-" + std::to_string(std::random_device{}()))) {
     std::filesystem::create_directories(path_);
   }
   ~TempDir() {

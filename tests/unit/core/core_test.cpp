@@ -1,17 +1,19 @@
 // Do errors, hashes and registries keep their promises?
-#include <cstring>
-#include <span>
-#include <string>
-
 #include "core/error.hpp"
 #include "core/hash.hpp"
 #include "core/registry.hpp"
 #include "support/catch.hpp"
 
+#include <cstring>
+#include <span>
+#include <string>
+
 namespace colossal {
 namespace {
 
-std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
 struct Animal {
   virtual ~Animal() = default;
@@ -26,7 +28,8 @@ struct Bird : Animal {
 
 Registry<Animal> zoo() {
   return {"zoo.animal",
-          {{"spider", [] { return std::make_unique<Spider>(); }}, {"bird", [] { return std::make_unique<Bird>(); }}}};
+          {{"spider", [] { return std::make_unique<Spider>(); }},
+           {"bird", [] { return std::make_unique<Bird>(); }}}};
 }
 
 TEST_CASE("an error carries kind, id, place and contexts", "[core]") {
@@ -38,7 +41,8 @@ TEST_CASE("an error carries kind, id, place and contexts", "[core]") {
     CHECK(error.kind() == ErrorKind::checkpoint);
     CHECK(error.exit_code() == 5);
     CHECK(error.id() == "checkpoint-shape");
-    CHECK(std::string(error.what()) == "shape 3 is not 4\n  while reading blocks.3\n  while loading run");
+    CHECK(std::string(error.what()) ==
+          "shape 3 is not 4\n  while reading blocks.3\n  while loading run");
     CHECK(std::string(error.where().file_name()).find("core_test.cpp") != std::string::npos);
     return;
   }
@@ -46,7 +50,9 @@ TEST_CASE("an error carries kind, id, place and contexts", "[core]") {
 }
 
 TEST_CASE("contexts end with their scope", "[core]") {
-  { const ErrorContext gone("gone"); }
+  {
+    const ErrorContext gone("gone");
+  }
   CHECK_THROWS_WITH(fail(ErrorKind::usage, "x", "plain"), "plain");
 }
 
@@ -89,7 +95,8 @@ TEST_CASE("a CRC continues over pieces of any size", "[core]") {
 TEST_CASE("a registry makes by name and lists names when asked for another", "[core]") {
   CHECK(zoo().make("spider")->legs() == 8);
   CHECK(zoo().names().size() == 2);
-  CHECK_THROWS_WITH(zoo().make("cat"), "zoo.animal = 'cat' is not known; choose one of: spider, bird");
+  CHECK_THROWS_WITH(zoo().make("cat"),
+                    "zoo.animal = 'cat' is not known; choose one of: spider, bird");
 }
 
 }  // namespace
