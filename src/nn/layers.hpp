@@ -1,0 +1,127 @@
+// Which layers may a model ask for? Roles, never modes: the factory of the tensor mode decides how each is split.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/batch.hpp"
+#include "nn/parameter.hpp"
+
+namespace colossal {
+
+/// Common part of all layers: they own parameters (specs; memory comes later).
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  [[nodiscard]] virtual std::vector<Parameter*> parameters() = 0;
+};
+
+/// y_bso = x_bsi W^T + b, W [out, in].
+class Linear : public Layer {
+ public:
+  virtual at::Tensor forward(const at::Tensor& x_bsi) = 0;
+};
+
+/// Rows of a table [rows, hidden] by index.
+class Embedding : public Layer {
+ public:
+  virtual at::Tensor forward(const at::Tensor& indices) = 0;
+};
+
+/// Normalisation over the last dim, statistics in the wider of fp32 and the input's dtype.
+class Norm : public Layer {
+ public:
+  virtual at::Tensor forward(const at::Tensor& x_bsh) = 0;
+};
+
+/// Core of attention: packed qkv_bsd (q heads, then k heads, then v heads on the last dim) to context_bsh. Applies
+/// scaling, mask and attention dropout.
+class AttentionCore : public Layer {
+ public:
+  virtual at::Tensor forward(const at::Tensor& qkv_bsd, const Batch& batch) = 0;
+};
+
+/// Inverted dropout of a [B,S,H] activation, keyed by (seed, site, step, global element index).
+class Dropout : public Layer {
+ public:
+  virtual at::Tensor forward(const at::Tensor& x_bsh, const Batch& batch) = 0;
+};
+
+/// Sum over labelled tokens of the cross entropy of logits_bsv (padded vocabulary columns excluded) with labels_bs.
+class TokenLoss : public Layer {
+ public:
+  virtual at::Tensor forward(const at::Tensor& logits_bsv, const at::Tensor& labels_bs) = 0;
+};
+
+struct LinearSpec {
+  std::string name;  ///< canonical prefix: "blocks.3.attn.qkv"
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  bool bias = true;
+  std::vector<std::int64_t> out_parts;  ///< fused parts of the output (q,k,v), each split on its own; empty: one
+  InitSpec init;
+};
+
+struct EmbeddingSpec {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t padded_rows = 0;  ///< 0: equal to rows
+  std::int64_t hidden = 0;
+  InitSpec init;
+};
+
+struct HeadSpec {
+  std::string name;
+  std::int64_t hidden = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t padded_vocabulary = 0;
+  std::string tied_to;  ///< parameter that holds the weight ("embed.tokens.weight"); empty: own weight
+  InitSpec init;
+};
+
+struct NormSpec {
+  std::string name;
+  std::int64_t hidden = 0;
+  double eps = 1e-5;
+};
+
+struct AttentionSpec {
+  std::string name;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  bool causal = true;
+  double dropout = 0;
+  bool math = false;  ///< force the reference path (attention: math)
+};
+
+struct DropoutSpec {
+  std::string site;  ///< "blocks.3.attn.dropout": part of the random key
+  double p = 0;
+};
+
+/// Makes the layers of one tensor mode. One factory serves all blocks of a rank.
+class LayerFactory {
+ public:
+  virtual ~LayerFactory() = default;
+  virtual std::unique_ptr<Linear> expand(const LinearSpec& spec) = 0;    ///< hidden -> wide (column-like)
+  virtual std::unique_ptr<Linear> contract(const LinearSpec& spec) = 0;  ///< wide -> hidden (row-like)
+  virtual std::unique_ptr<Embedding> vocabulary(const EmbeddingSpec& spec) = 0;
+  virtual std::unique_ptr<Embedding> table(const EmbeddingSpec& spec) = 0;  ///< positions and types
+  virtual std::unique_ptr<Linear> head(const HeadSpec& spec) = 0;           ///< hidden -> vocabulary, no bias
+  virtual std::unique_ptr<Norm> norm(const NormSpec& spec) = 0;             ///< LayerNorm
+  virtual std::unique_ptr<AttentionCore> attention(const AttentionSpec& spec) = 0;
+  virtual std::unique_ptr<Dropout> dropout(const DropoutSpec& spec) = 0;
+  virtual std::unique_ptr<TokenLoss> token_loss(std::int64_t vocabulary) = 0;
+  /// Layout of [B,S,H] between blocks.
+  [[nodiscard]] virtual Layout hidden() const = 0;
+  [[nodiscard]] virtual const ParallelContext& context() const = 0;
+};
+
+/// The factory of tensor size 1: every layer whole on its rank. Keeps a reference to `context`.
+[[nodiscard]] std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context);
+
+}  // namespace colossal
