@@ -1,0 +1,47 @@
+// Where do samples come from? A dataset is a numbered list of samples; no order, no rank, no thread lives here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+#include "core/batch.hpp"
+#include "core/registry.hpp"
+
+namespace colossal {
+
+/// Numbered samples. Thread-safe for concurrent reads.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// Samples `indices` as one batch: "tokens" [n,S] and "labels" [n,S] int64, labels already shifted; an index of -1 gives
+  /// a row without labels (padding of the last evaluation batch).
+  [[nodiscard]] virtual Batch read(std::span<const std::int64_t> indices) const = 0;
+  /// Identity of the content (files, sizes, hash), stored in checkpoints and compared on resume.
+  [[nodiscard]] virtual std::string fingerprint() const = 0;
+  /// One line for the plan: "datasets/kjv/train.txt: 4,190,000 tokens, 32,734 samples".
+  [[nodiscard]] virtual std::string summary() const = 0;
+};
+
+enum class Split : std::uint8_t { train, eval };
+
+/// What a dataset factory gets.
+struct DatasetRequest {
+  const DataConfig& data;
+  std::int64_t vocab_size = 0;
+  std::int64_t seed = 0;
+  Split split = Split::train;
+};
+
+/// Table by data.type: text, synthetic.
+[[nodiscard]] const Registry<Dataset, const DatasetRequest&>& datasets();
+
+/// Opens the dataset of a split and checks it (config-and-cli 2.3). Errors (all exit 4): data "file-not-found",
+/// "data-unreadable", "data-empty", "data-too-short", "separator-in-text" (file, byte offset), ...
+[[nodiscard]] std::unique_ptr<Dataset> open_dataset(const DatasetRequest& request);
+
+}  // namespace colossal

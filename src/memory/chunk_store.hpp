@@ -1,0 +1,78 @@
+// Who owns the bytes of parameters, gradients and optimizer states? The one store, driven by a ChunkPlan.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memory/chunk_plan.hpp"
+#include "mesh/context.hpp"
+#include "nn/parameter.hpp"
+
+namespace colossal {
+
+/// Element range [begin, end) of a parameter's local tensor that a shard holds at [offset, offset + end - begin).
+struct Segment {
+  int param = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t offset = 0;
+};
+
+/// What optimizers and checkpoints see of one chunk: flat, aligned master values, gradients and states.
+struct FlatShard {
+  at::Tensor master;
+  at::Tensor grad;
+  std::map<std::string, at::Tensor, std::less<>> state;  ///< same length as master, zero at the start
+  std::vector<Segment> segments;                         ///< in order of offset; gaps are zero padding
+};
+
+/// Chunk states: parameters are gathered or not; gradients: empty -> accumulating -> reducing -> ready -> empty.
+/// An illegal transition is Error(internal) "chunk-state" naming the chunk.
+class ChunkStore {
+ public:
+  struct Block {
+    std::string name;
+    std::vector<Parameter*> parameters;
+  };
+
+  /// Allocates and initialises all chunks. `blocks` in forward order; parameters must outlive the store.
+  /// `optimizer_states`: names of the states kept beside each master.
+  ChunkStore(std::span<const Block> blocks,
+             const ChunkPlanner& planner,
+             std::span<const std::string_view> optimizer_states,
+             const ParallelContext& context);
+  ~ChunkStore();
+  ChunkStore(const ChunkStore&) = delete;
+  ChunkStore& operator=(const ChunkStore&) = delete;
+
+  /// Parameters of the block are valid from acquire to the matching release; counted.
+  void acquire(int block);
+  void release(int block);
+
+  /// Zeroes all gradients: the start of a step.
+  void begin_gradients();
+  /// The block's gradients of this micro-batch are in. After the last micro-batch (`last`), a chunk whose blocks have all
+  /// reported is summed over its axes in the background, chunks in plan order on every rank.
+  void gradients_ready(int block, bool last);
+  /// Waits for all reductions; gradients are then summed over all ranks. Errors: internal if a block never reported.
+  void finish_gradients();
+  /// New master values -> compute parameters (a no-op where the parameter is its own master).
+  void publish();
+
+  [[nodiscard]] std::span<FlatShard> shards() noexcept;
+  /// All parameters (tied ones once, their owner), indexed by Segment::param.
+  [[nodiscard]] std::span<Parameter* const> parameters() const noexcept;
+  [[nodiscard]] const ChunkPlan& plan() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace colossal

@@ -1,0 +1,48 @@
+// How do gradients change weights? Optimizers see flat shards and step numbers; no collective, no rank.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.hpp"
+#include "core/registry.hpp"
+#include "memory/chunk_store.hpp"
+
+namespace colossal {
+
+/// What one update needs besides the shards.
+struct StepInfo {
+  std::int64_t step = 0;   ///< successful updates before this one (0-based)
+  double lr = 0;           ///< scheduled rate
+  double grad_factor = 1;  ///< gradients are multiplied by this inside the kernel (clipping)
+};
+
+/// Settings of one parameter after groups and no_decay.
+struct ParamGroup {
+  double lr_scale = 1;
+  double weight_decay = 0;
+};
+
+/// Resolves optimizer.groups (first match wins) and no_decay for each parameter name.
+/// Errors: config "pattern-unused" for a user-written pattern that matches nothing.
+[[nodiscard]] std::vector<ParamGroup> param_groups(const OptimizerConfig& config, std::span<const std::string> names);
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  /// Names of the states kept per master element ("exp_avg", "exp_avg_sq").
+  [[nodiscard]] virtual std::vector<std::string_view> states() const = 0;
+  /// Updates masters and states in place. `groups` is indexed by Segment::param.
+  virtual void step(std::span<FlatShard> shards, std::span<const ParamGroup> groups, const StepInfo& info) = 0;
+};
+
+/// Table by optimizer.type: adamw.
+[[nodiscard]] const Registry<Optimizer, const OptimizerConfig&>& optimizers();
+
+}  // namespace colossal
