@@ -1,0 +1,48 @@
+// What will a run do and need? Computed from the configuration by the code that runs it, before any memory exists.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+
+namespace colossal {
+
+/// Bytes one rank needs, by category.
+struct RankBytes {
+  int rank = 0;
+  std::int64_t parameters = 0;  ///< elements held by this rank
+  std::int64_t weights = 0;
+  std::int64_t grads = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t activations = 0;
+  std::int64_t buffers = 0;
+  [[nodiscard]] std::int64_t total() const { return weights + grads + optimizer + activations + buffers; }
+};
+
+struct PlanReport {
+  std::string name;
+  std::int64_t world = 1, data = 1, pipeline = 1, sequence = 1, tensor = 1;
+  std::int64_t global_batch = 0, micro_batch = 0, accumulation = 0;
+  std::int64_t total_steps = 0;  ///< 0: unknown until the data set is read
+  std::int64_t tokens_per_step = 0;
+  std::int64_t parameters = 0;
+  std::int64_t vocab = 0, padded_vocab = 0;
+  std::int64_t num_chunks = 0, chunk_bytes = 0;  ///< largest chunk
+  double flops_per_step = 0;
+  std::int64_t comm_bytes_per_step = 0;  ///< payload handed to gradient reductions by one rank
+  std::int64_t checkpoint_bytes = 0;
+  std::vector<std::string> data_lines;  ///< Dataset::summary() of train and eval, if the data was opened
+  std::vector<RankBytes> ranks;
+};
+
+/// `train_samples`: size of the training set, 0 if not opened.
+[[nodiscard]] PlanReport make_plan(const Config& config, std::int64_t train_samples);
+
+/// Text of config-and-cli 6.1, without a final newline.
+[[nodiscard]] std::string to_text(const PlanReport& plan);
+/// The same as JSON (plan.json).
+[[nodiscard]] std::string to_json(const PlanReport& plan);
+
+}  // namespace colossal

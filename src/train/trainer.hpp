@@ -1,0 +1,112 @@
+// What is a training run? One loop; hooks do everything that is not training.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.hpp"
+#include "config/config.hpp"
+#include "data/loader.hpp"
+#include "memory/chunk_store.hpp"
+#include "mesh/context.hpp"
+#include "optim/optimizer.hpp"
+#include "optim/scheduler.hpp"
+#include "train/stage.hpp"
+
+namespace colossal {
+
+/// Facts of one optimizer step, equal on all ranks unless said otherwise.
+struct StepReport {
+  std::int64_t step = 0;       ///< 1-based number of this update (= state.step if not skipped)
+  double loss = 0;             ///< token mean over the global batch
+  double grad_norm = 0;        ///< before clipping
+  bool clipped = false;
+  bool skipped = false;        ///< non-finite under train.nonfinite: skip
+  double lr = 0;
+  std::int64_t tokens = 0;     ///< labelled tokens of the global batch
+  std::int64_t samples = 0;    ///< of the global batch
+  std::uint64_t data_hash = 0; ///< of the global batch
+  double epoch = 0;
+  double step_seconds = 0;     ///< this rank
+  double data_seconds = 0;     ///< this rank: waiting for the loader
+};
+
+struct EvalReport {
+  std::int64_t step = 0;
+  double loss = 0;
+  std::int64_t tokens = 0;
+  std::int64_t samples = 0;
+  std::int64_t num_batches = 0;
+  double seconds = 0;
+};
+
+class Trainer;
+
+/// Something that happens beside training. Called on every rank in the same order; may communicate.
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  virtual void on_start(Trainer&) {}
+  virtual void on_step(Trainer&, const StepReport&) {}
+  virtual void on_eval(Trainer&, const EvalReport&) {}
+  virtual void on_end(Trainer&) {}
+};
+
+/// Everything a run owns, in order of construction. Built by build().
+struct TrainerParts {
+  const Config& config;
+  const ParallelContext& context;
+  std::unique_ptr<LayerFactory> layers;
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<ChunkStore> store;
+  std::vector<ParamGroup> groups;
+  std::unique_ptr<BlockStage> stage;
+  std::unique_ptr<Dataset> train_data;
+  std::unique_ptr<Dataset> eval_data;  ///< may be null
+  std::unique_ptr<Loader> loader;
+  std::unique_ptr<Scheduler> scheduler;
+  std::int64_t total_steps = 0;
+  std::function<void(std::string_view phase)> phase;  ///< told what the loop is doing (World::set_phase); may be empty
+};
+
+/// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient" before the update (weights untouched),
+/// "too-many-skipped".
+class Trainer {
+ public:
+  Trainer(TrainerParts parts, RunState state);
+  void add_hook(std::unique_ptr<Hook> hook);
+
+  /// Runs until total_steps. Returns the final state.
+  RunState run();
+  /// One pass over the evaluation set; every rank gets the same report and calls on_eval of all hooks.
+  EvalReport evaluate();
+
+  /// Masters and optimizer states of all parameters as checkpoint records (views of live memory).
+  [[nodiscard]] std::vector<TensorRecord> records();
+  [[nodiscard]] const RunState& state() const noexcept { return state_; }
+  [[nodiscard]] const TrainerParts& parts() const noexcept { return parts_; }
+  /// Seconds spent in hooks and in the whole loop so far.
+  [[nodiscard]] double hook_seconds() const noexcept { return hook_seconds_; }
+  [[nodiscard]] double loop_seconds() const noexcept { return loop_seconds_; }
+
+ private:
+  StepReport step();
+
+  TrainerParts parts_;
+  RunState state_;
+  std::vector<std::unique_ptr<Hook>> hooks_;
+  std::int64_t skipped_in_a_row_ = 0;
+  double hook_seconds_ = 0;
+  double loop_seconds_ = 0;
+};
+
+/// Builds all parts of a run at position `state` (fresh: default RunState). Allocates and initialises parameters; loads
+/// nothing. Errors: config, data.
+[[nodiscard]] TrainerParts build(const Config& config, const ParallelContext& context, const RunState& state);
+
+}  // namespace colossal
