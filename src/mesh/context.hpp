@@ -1,15 +1,16 @@
-// What does everything below the trainer know about the parallel world? One immutable object, passed by reference.
+// What does everything below the trainer know about the parallel world? One immutable object,
+// passed by reference.
 #pragma once
-
-#include <ATen/core/Tensor.h>
-
-#include <map>
-#include <string>
 
 #include "comm/comm.hpp"
 #include "comm/world.hpp"
 #include "config/config.hpp"
 #include "mesh/layout.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
 
 namespace colossal {
 
@@ -28,8 +29,8 @@ class ParallelContext {
   explicit ParallelContext(const Config& config);
 
   [[nodiscard]] const Mesh& mesh() const noexcept { return mesh_; }
-  /// Group of the ranks that differ from this one only in these axes. Errors: internal "no-group" for a set of more than
-  /// one rank that was not made at construction.
+  /// Group of the ranks that differ from this one only in these axes. Errors: internal "no-group"
+  /// for a set of more than one rank that was not made at construction.
   [[nodiscard]] const Comm& comm(const AxisSet& set) const;
   [[nodiscard]] at::Device device() const noexcept { return device_; }
   /// Compute dtype (train.precision).
@@ -43,6 +44,7 @@ class ParallelContext {
   at::Device device_;
   at::ScalarType dtype_;
   std::uint64_t seed_;
+  Comm self_;                             // of every set of one rank
   std::map<unsigned long, Comm> groups_;  // by AxisSet::to_ulong()
 };
 

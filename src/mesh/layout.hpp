@@ -1,5 +1,8 @@
-// Where does each element of a tensor live? Pure data and functions: no communication (architecture 5.3).
+// Where does each element of a tensor live? Pure data and functions: no communication
+// (architecture 5.3).
 #pragma once
+
+#include "core/types.hpp"
 
 #include <bitset>
 #include <cstdint>
@@ -7,12 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "core/types.hpp"
-
 namespace colossal {
 
-/// Mesh axes, outermost first; ranks are row-major in this order. data = dr x dp, dp = ranks of one shard group, dr its
-/// replicas; t0..t2: tensor axes of the mode.
+/// Mesh axes, outermost first; ranks are row-major in this order. data = dr x dp, dp = ranks of one
+/// shard group, dr its replicas; t0..t2: tensor axes of the mode.
 enum class Axis : std::uint8_t { dr, dp, pp, sp, t0, t1, t2 };
 inline constexpr int kNumAxes = 7;
 
@@ -31,7 +32,9 @@ using AxisSet = std::bitset<kNumAxes>;
 }
 
 /// The axes that hold different samples: dr, dp.
-[[nodiscard]] inline AxisSet data_axes() { return axes({Axis::dr, Axis::dp}); }
+[[nodiscard]] inline AxisSet data_axes() {
+  return axes({Axis::dr, Axis::dp});
+}
 
 /// Sizes of all axes.
 struct MeshShape {
@@ -60,15 +63,17 @@ class Mesh {
   int rank_;
 };
 
-/// How one dim is split. Axes major to minor; blocks: fused parts of the dim (q,k,v), each split on its own; empty: one.
+/// How one dim is split. Axes major to minor; blocks: fused parts of the dim (q,k,v), each split on
+/// its own; empty: one.
 struct DimShard {
   std::vector<Axis> axes;
   std::vector<std::int64_t> blocks;
   bool operator==(const DimShard&) const = default;
 };
 
-/// Per tensor and axis: sharded (named in dims), replicated (equal values, used for different work), partial (addends),
-/// or invariant (named nowhere: equal values, equal work). dims may be shorter than the tensor: the rest is whole.
+/// Per tensor and axis: sharded (named in dims), replicated (equal values, used for different
+/// work), partial (addends), or invariant (named nowhere: equal values, equal work). dims may be
+/// shorter than the tensor: the rest is whole.
 struct Layout {
   std::vector<DimShard> dims;
   AxisSet replicated;
@@ -81,7 +86,8 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// A box both sides agree on: extent elements at global_offset of the whole tensor = at local_offset of the local one.
+/// A box both sides agree on: extent elements at global_offset of the whole tensor = at
+/// local_offset of the local one.
 struct Region {
   Shape global_offset;
   Shape local_offset;
@@ -89,14 +95,18 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
-/// Shape of this rank's part. Errors: config "dim-divisible" naming dim, size and axes if a dim does not divide.
+/// Shape of this rank's part. Errors: config "dim-divisible" naming dim, size and axes if a dim
+/// does not divide.
 [[nodiscard]] Shape local_shape(const Layout& layout, const Shape& global, const Mesh& mesh);
 
 /// The boxes this rank holds, in order of local offsets (one per combination of blocks).
-[[nodiscard]] std::vector<Region> regions(const Layout& layout, const Shape& global, const Mesh& mesh);
+[[nodiscard]] std::vector<Region> regions(const Layout& layout,
+                                          const Shape& global,
+                                          const Mesh& mesh);
 
-/// Boxes that cover elements [begin, end) of the row-major local tensor of shape `local` whose parts are `parts`; at most
-/// 2n-1 boxes per part for n dims. Offsets of the result's local side stay those of the local tensor.
+/// Boxes that cover elements [begin, end) of the row-major local tensor of shape `local` whose
+/// parts are `parts`; at most 2n-1 boxes per part for n dims. Offsets of the result's local side
+/// stay those of the local tensor.
 [[nodiscard]] std::vector<Region> flat_range(std::span<const Region> parts,
                                              const Shape& local,
                                              std::int64_t begin,

@@ -8,7 +8,8 @@
 
 namespace colossal {
 
-/// Builds the blocks of one model type. Reads like the paper's figure; knows no collective, device, dtype or rank.
+/// Builds the blocks of one model type. Reads like the paper's figure; knows no collective, device,
+/// dtype or rank.
 class ModelBuilder {
  public:
   virtual ~ModelBuilder() = default;

@@ -1,6 +1,9 @@
 // What is a model made of? A list of blocks; the autograd graph is cut at every block boundary.
 #pragma once
 
+#include "core/batch.hpp"
+#include "nn/parameter.hpp"
+
 #include <ATen/core/Tensor.h>
 
 #include <functional>
@@ -11,19 +14,19 @@
 #include <utility>
 #include <vector>
 
-#include "core/batch.hpp"
-#include "nn/parameter.hpp"
-
 namespace colossal {
 
-/// What crosses a block boundary: a small ordered set of named tensors; order is part of the contract.
+/// What crosses a block boundary: a small ordered set of named tensors; order is part of the
+/// contract.
 class Activation {
  public:
   /// Errors: internal "activation-name" if absent.
   [[nodiscard]] const at::Tensor& operator[](std::string_view name) const;
   /// Replaces the tensor of that name or appends a new name.
   void set(std::string_view name, at::Tensor tensor);
-  [[nodiscard]] std::span<const std::pair<std::string, at::Tensor>> tensors() const noexcept { return tensors_; }
+  [[nodiscard]] std::span<const std::pair<std::string, at::Tensor>> tensors() const noexcept {
+    return tensors_;
+  }
   /// Sum over this micro-batch's labelled tokens; defined only by the last block.
   at::Tensor loss_sum;
 
@@ -49,12 +52,14 @@ struct BlockCost {
   std::int64_t boundary_bytes = 0;
 };
 
-/// One cut of the model: forward is pure but for autograd and the keyed random numbers of the batch.
+/// One cut of the model: forward is pure but for autograd and the keyed random numbers of the
+/// batch.
 class Block {
  public:
   virtual ~Block() = default;
   virtual Activation forward(const Activation& in, const Batch& batch) = 0;
-  /// Names, order and shapes of what forward returns (gradients mirror them); empty for a block that returns the loss.
+  /// Names, order and shapes of what forward returns (gradients mirror them); empty for a block
+  /// that returns the loss.
   [[nodiscard]] virtual std::vector<BoundarySpec> outputs(const BatchShape& shape) const = 0;
   [[nodiscard]] virtual std::vector<Parameter*> parameters() = 0;
   [[nodiscard]] virtual BlockCost cost(const BatchShape& shape) const = 0;

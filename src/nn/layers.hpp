@@ -1,14 +1,15 @@
-// Which layers may a model ask for? Roles, never modes: the factory of the tensor mode decides how each is split.
+// Which layers may a model ask for? Roles, never modes: the factory of the tensor mode decides how
+// each is split.
 #pragma once
+
+#include "core/batch.hpp"
+#include "nn/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "core/batch.hpp"
-#include "nn/parameter.hpp"
 
 namespace colossal {
 
@@ -37,8 +38,8 @@ class Norm : public Layer {
   virtual at::Tensor forward(const at::Tensor& x_bsh) = 0;
 };
 
-/// Core of attention: packed qkv_bsd (q heads, then k heads, then v heads on the last dim) to context_bsh. Applies
-/// scaling, mask and attention dropout.
+/// Core of attention: packed qkv_bsd (q heads, then k heads, then v heads on the last dim) to
+/// context_bsh. Applies scaling, mask and attention dropout.
 class AttentionCore : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& qkv_bsd, const Batch& batch) = 0;
@@ -50,7 +51,8 @@ class Dropout : public Layer {
   virtual at::Tensor forward(const at::Tensor& x_bsh, const Batch& batch) = 0;
 };
 
-/// Sum over labelled tokens of the cross entropy of logits_bsv (padded vocabulary columns excluded) with labels_bs.
+/// Sum over labelled tokens of the cross entropy of logits_bsv (padded vocabulary columns excluded)
+/// with labels_bs.
 class TokenLoss : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& logits_bsv, const at::Tensor& labels_bs) = 0;
@@ -61,7 +63,8 @@ struct LinearSpec {
   std::int64_t in = 0;
   std::int64_t out = 0;
   bool bias = true;
-  std::vector<std::int64_t> out_parts;  ///< fused parts of the output (q,k,v), each split on its own; empty: one
+  std::vector<std::int64_t>
+      out_parts;  ///< fused parts of the output (q,k,v), each split on its own; empty: one
   InitSpec init;
 };
 
@@ -78,7 +81,8 @@ struct HeadSpec {
   std::int64_t hidden = 0;
   std::int64_t vocabulary = 0;
   std::int64_t padded_vocabulary = 0;
-  std::string tied_to;  ///< parameter that holds the weight ("embed.tokens.weight"); empty: own weight
+  std::string
+      tied_to;  ///< parameter that holds the weight ("embed.tokens.weight"); empty: own weight
   InitSpec init;
 };
 
@@ -107,12 +111,15 @@ struct DropoutSpec {
 class LayerFactory {
  public:
   virtual ~LayerFactory() = default;
-  virtual std::unique_ptr<Linear> expand(const LinearSpec& spec) = 0;    ///< hidden -> wide (column-like)
-  virtual std::unique_ptr<Linear> contract(const LinearSpec& spec) = 0;  ///< wide -> hidden (row-like)
+  virtual std::unique_ptr<Linear> expand(
+      const LinearSpec& spec) = 0;  ///< hidden -> wide (column-like)
+  virtual std::unique_ptr<Linear> contract(
+      const LinearSpec& spec) = 0;  ///< wide -> hidden (row-like)
   virtual std::unique_ptr<Embedding> vocabulary(const EmbeddingSpec& spec) = 0;
   virtual std::unique_ptr<Embedding> table(const EmbeddingSpec& spec) = 0;  ///< positions and types
-  virtual std::unique_ptr<Linear> head(const HeadSpec& spec) = 0;           ///< hidden -> vocabulary, no bias
-  virtual std::unique_ptr<Norm> norm(const NormSpec& spec) = 0;             ///< LayerNorm
+  virtual std::unique_ptr<Linear> head(
+      const HeadSpec& spec) = 0;                                 ///< hidden -> vocabulary, no bias
+  virtual std::unique_ptr<Norm> norm(const NormSpec& spec) = 0;  ///< LayerNorm
   virtual std::unique_ptr<AttentionCore> attention(const AttentionSpec& spec) = 0;
   virtual std::unique_ptr<Dropout> dropout(const DropoutSpec& spec) = 0;
   virtual std::unique_ptr<TokenLoss> token_loss(std::int64_t vocabulary) = 0;
