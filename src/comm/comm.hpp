@@ -12,6 +12,7 @@
 
 namespace colossal {
 
+/// How all_reduce combines the members' items.
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
 namespace detail {
@@ -51,6 +52,7 @@ class Comm {
  public:
   Comm();  ///< the group of this rank alone
   explicit Comm(std::shared_ptr<detail::Group> group);
+  /// Index of this rank in the group, and the number of its members.
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
   /// Name of the group ("data") and its global ranks in group order.

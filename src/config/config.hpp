@@ -9,6 +9,7 @@
 
 namespace colossal {
 
+/// Words of the configuration; a trailing `_` where the word is a C++ keyword (`auto`).
 enum class DeviceKind : std::uint8_t { auto_, cpu };
 enum class ModelType : std::uint8_t { gpt };
 enum class ActivationKind : std::uint8_t { gelu, gelu_tanh, relu, swiglu };
@@ -22,6 +23,7 @@ enum class SchedulerType : std::uint8_t { constant, cosine };
 enum class CommBackend : std::uint8_t { auto_, gloo };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
 
+/// YAML section `run`.
 struct RunConfig {
   std::string name;        ///< default: stem of the config file
   std::string output_dir;  ///< default: runs/<name> under the working directory
@@ -31,6 +33,7 @@ struct RunConfig {
       threads;  ///< intra-op threads per rank; unset = auto: cores / local world size
 };
 
+/// YAML section `model`.
 struct ModelConfig {
   ModelType type = ModelType::gpt;
   std::string preset;  ///< empty: none
@@ -51,10 +54,12 @@ struct ModelConfig {
   double init_std = 0.02;
 };
 
+/// YAML section `data.tokenizer`.
 struct TokenizerConfig {
   TokenizerType type = TokenizerType::byte;
 };
 
+/// YAML section `data`.
 struct DataConfig {
   DataType type = DataType::text;
   std::vector<std::string> train;  ///< files, in order; absolute after load
@@ -67,6 +72,7 @@ struct DataConfig {
   std::int64_t num_samples = 10'000;  ///< synthetic only
 };
 
+/// YAML section `train`.
 struct TrainConfig {
   std::optional<std::int64_t> steps;  ///< exactly one of steps, epochs, tokens, samples
   std::optional<double> epochs;
@@ -82,12 +88,14 @@ struct TrainConfig {
   std::int64_t max_skipped_steps = 50;
 };
 
+/// YAML section `optimizer.groups[i]`: parameters with settings of their own.
 struct OptimizerGroup {
   std::string match;  ///< glob on parameter names
   double lr_scale = 1;
   std::optional<double> weight_decay;  ///< unset: optimizer.weight_decay
 };
 
+/// YAML section `optimizer`.
 struct OptimizerConfig {
   OptimizerType type = OptimizerType::adamw;
   double lr = 0;
@@ -102,6 +110,7 @@ struct OptimizerConfig {
   std::vector<OptimizerGroup> groups;
 };
 
+/// YAML section `scheduler`.
 struct SchedulerConfig {
   SchedulerType type = SchedulerType::constant;
   std::optional<std::int64_t> warmup_steps;  ///< at most one of steps and ratio
@@ -111,6 +120,7 @@ struct SchedulerConfig {
   double min_lr_ratio = 0;
 };
 
+/// YAML section `parallel.comm`.
 struct CommConfig {
   CommBackend backend = CommBackend::auto_;
   double init_timeout_seconds = 300;
@@ -118,12 +128,14 @@ struct CommConfig {
   std::optional<std::int64_t> master_port;  ///< unset = auto
 };
 
+/// YAML section `parallel`.
 struct ParallelConfig {
   std::int64_t data = 0;  ///< `auto` is 0 until the world size is known, then world / (tensor *
                           ///< pipeline * sequence)
   CommConfig comm;
 };
 
+/// YAML section `checkpoint`.
 struct CheckpointConfig {
   std::optional<std::int64_t> every_steps;
   bool at_end = true;
@@ -131,6 +143,7 @@ struct CheckpointConfig {
   std::string resume = "auto";  ///< auto, never, require, or a checkpoint directory
 };
 
+/// YAML section `eval`.
 struct EvalConfig {
   std::optional<std::int64_t> every_steps;
   bool at_start = false;
@@ -139,6 +152,7 @@ struct EvalConfig {
   std::int64_t micro_batch_size = 0;  ///< derived: train.micro_batch_size
 };
 
+/// YAML section `logging`.
 struct LoggingConfig {
   std::int64_t every_steps = 10;
   LogLevel level = LogLevel::info;

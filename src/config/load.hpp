@@ -59,11 +59,12 @@ struct LoadOptions {
   std::optional<std::string> resume;
 };
 
+/// What load() found.
 struct Loaded {
   Config config;  ///< meaningful only if !has_errors()
   std::vector<Diagnostic>
       diagnostics;  ///< every error of the first failing phase (cap 20), sorted by position
-  [[nodiscard]] bool has_errors() const;
+  [[nodiscard]] bool has_errors() const;  ///< any diagnostic that is not a warning
 };
 
 /// Reads, composes (extends, --set), checks and derives. Pure: depends on the files and options
@@ -90,6 +91,7 @@ struct Loaded {
 /// Resume class of a key (config-and-cli 6.4), from the field registry.
 enum class ResumeClass : std::uint8_t { must_match, free, noted, allow };
 
+/// One key whose value changed since a checkpoint was written.
 struct Difference {
   std::string path;
   std::string saved;

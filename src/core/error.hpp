@@ -35,11 +35,13 @@ enum class ErrorKind : std::uint8_t {
 /// rely on them.
 class Error : public std::runtime_error {
  public:
+  /// `where`: the place that found the mistake, given by fail() and check().
   Error(ErrorKind kind,
         std::string_view id,
         const std::string& message,
         std::source_location where);
 
+  /// What the constructor was given; the exit code is the kind's value.
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
   [[nodiscard]] std::string_view id() const noexcept { return id_; }
   [[nodiscard]] const std::source_location& where() const noexcept { return where_; }
@@ -57,6 +59,7 @@ struct Message {
   fmt::format_string<Args...> text;
   std::source_location where;
 
+  /// Implicit, so that callers write a plain literal; checked at compile time.
   template <class S>
   consteval Message(
       const S& s,  // NOLINT(google-explicit-constructor): a literal converts, as in fmt

@@ -12,8 +12,10 @@
 
 namespace colossal::log {
 
+/// Severity, rising; the words of `logging.level`.
 enum class Level : std::uint8_t { trace, debug, info, warn, error };
 
+/// Where lines go and which are dropped.
 struct Options {
   Level level = Level::info;
   int rank = 0;
@@ -25,6 +27,7 @@ struct Options {
 /// as all of this file.
 void configure(const Options& options);
 
+/// Would a line of this level be written?
 [[nodiscard]] bool enabled(Level level) noexcept;
 
 /// Writes one line. Warnings and errors of any rank also go to stderr (prefixed "[rank N]" for N >
@@ -38,6 +41,7 @@ void console(std::string_view text);
 /// Flushes the files; called before a process leaves by std::_Exit.
 void flush();
 
+/// Formats and writes one line; nothing is formatted if the level is off.
 template <class... Args>
 void debug(fmt::format_string<Args...> text, Args&&... args) {
   if (enabled(Level::debug)) {
@@ -45,6 +49,7 @@ void debug(fmt::format_string<Args...> text, Args&&... args) {
   }
 }
 
+/// As debug().
 template <class... Args>
 void info(fmt::format_string<Args...> text, Args&&... args) {
   if (enabled(Level::info)) {
@@ -52,11 +57,13 @@ void info(fmt::format_string<Args...> text, Args&&... args) {
   }
 }
 
+/// As debug(); never off.
 template <class... Args>
 void warn(fmt::format_string<Args...> text, Args&&... args) {
   write(Level::warn, fmt::format(text, std::forward<Args>(args)...));
 }
 
+/// As debug(); never off.
 template <class... Args>
 void error(fmt::format_string<Args...> text, Args&&... args) {
   write(Level::error, fmt::format(text, std::forward<Args>(args)...));

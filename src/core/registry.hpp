@@ -17,11 +17,13 @@ namespace colossal {
 template <class Base, class... Args>
 class Registry {
  public:
+  /// One line of the table.
   struct Entry {
     std::string_view name;
     std::function<std::unique_ptr<Base>(Args...)> make;
   };
 
+  /// `yaml_path`: the key whose value chooses the entry, for the error text; must outlive this.
   Registry(std::string_view yaml_path, std::vector<Entry> entries)
       : yaml_path_(yaml_path), entries_(std::move(entries)) {}
 
@@ -45,6 +47,7 @@ class Registry {
          known);
   }
 
+  /// All names in the order of the table.
   [[nodiscard]] std::vector<std::string_view> names() const {
     std::vector<std::string_view> all;
     for (const Entry& entry : entries_) {
