@@ -40,9 +40,14 @@ struct Identity {
   std::string config_hash;
 };
 
+/// How long a rank waits before it names a culprit (comm.init_timeout, comm.timeout), and how peers notice a death.
 struct WorldTimeouts {
   std::chrono::milliseconds init{300'000};
   std::chrono::milliseconds collective{600'000};
+  /// Time between two heartbeats.
+  std::chrono::milliseconds heartbeat{2'000};
+  /// A rank without heartbeat for this long is lost.
+  std::chrono::milliseconds peer_lost{60'000};
 };
 
 /// All ranks of the run. World 1 opens no port and makes no group. The rank's watchdog thread beats

@@ -1,0 +1,285 @@
+// How is a process started with posix_spawn, and how is its output read without blocking?
+#include "comm/detail/local_job.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <thread>
+
+#include "core/error.hpp"
+
+namespace colossal::detail {
+namespace {
+
+void check_system(int error_number, std::string_view what) {
+  check(error_number == 0,
+        ErrorKind::environment,
+        "launch-spawn",
+        "cannot start a rank: {}: {}",
+        what,
+        std::strerror(error_number));
+}
+
+/// Both ends of a pipe that no other child inherits; the read end does not block.
+std::array<int, 2> open_pipe() {
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe");
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return ends;
+}
+
+/// posix_spawn's two option objects.
+class SpawnOptions {
+ public:
+  SpawnOptions() {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawnattr_init(&attributes_);
+  }
+  ~SpawnOptions() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnOptions(const SpawnOptions&) = delete;
+  SpawnOptions& operator=(const SpawnOptions&) = delete;
+
+  void redirect(int out, int err) {
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions_, err, STDERR_FILENO);
+  }
+
+  /// Joins the process group of `leader` (0: becomes one); stop signals get their default action, unblocked, even if
+  /// this process ignores or blocks them.
+  void isolate(pid_t leader) {
+    sigset_t stop_signals;
+    sigset_t nothing;
+    sigemptyset(&nothing);
+    sigemptyset(&stop_signals);
+    sigaddset(&stop_signals, SIGINT);
+    sigaddset(&stop_signals, SIGTERM);
+    posix_spawnattr_setsigdefault(&attributes_, &stop_signals);
+    posix_spawnattr_setsigmask(&attributes_, &nothing);
+    posix_spawnattr_setpgroup(&attributes_, leader);
+    posix_spawnattr_setflags(
+        &attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  }
+
+  [[nodiscard]] const posix_spawn_file_actions_t* actions() const { return &actions_; }
+  [[nodiscard]] const posix_spawnattr_t* attributes() const { return &attributes_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+  posix_spawnattr_t attributes_{};
+};
+
+/// The inherited environment with some variables replaced.
+class Environment {
+ public:
+  Environment() {
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      entries_.emplace_back(*entry);
+    }
+  }
+
+  void set(const std::string& name, std::string_view value) {
+    std::erase_if(entries_, [&](const std::string& e) { return e.starts_with(name + "="); });
+    entries_.push_back(fmt::format("{}={}", name, value));
+  }
+
+  void set_default(const std::string& name, std::string_view value) {
+    if (::getenv(name.c_str()) == nullptr) {
+      set(name, value);
+    }
+  }
+
+  std::vector<char*> pointers() {
+    std::vector<char*> all;
+    for (std::string& entry : entries_) {
+      all.push_back(entry.data());
+    }
+    all.push_back(nullptr);
+    return all;
+  }
+
+ private:
+  std::vector<std::string> entries_;
+};
+
+Environment environment_of(int rank, int port, const LocalJobOptions& options) {
+  Environment environment;
+  const int num_cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  environment.set_default("OMP_NUM_THREADS", std::to_string(std::max(1, num_cores / options.num_ranks)));
+  environment.set_default("TORCH_CPP_LOG_LEVEL", "ERROR");  // c10d warns about every retry
+  const std::string num_ranks = std::to_string(options.num_ranks);
+  environment.set("RANK", std::to_string(rank));
+  environment.set("LOCAL_RANK", std::to_string(rank));
+  environment.set("WORLD_SIZE", num_ranks);
+  environment.set("LOCAL_WORLD_SIZE", num_ranks);
+  environment.set("MASTER_ADDR", "127.0.0.1");
+  environment.set("MASTER_PORT", std::to_string(port));
+  environment.set(kLauncherVariable, std::to_string(::getpid()));
+  for (const auto& [name, value] : options.environment) {
+    environment.set(name, value);
+  }
+  return environment;
+}
+
+}  // namespace
+
+LocalJob::LocalJob(const LocalJobOptions& options, LineSink sink)
+    : sink_(std::move(sink)),
+      store_(Store::host({"127.0.0.1", 0}, std::chrono::seconds(60))),
+      children_(static_cast<std::size_t>(options.num_ranks)) {
+  for (int rank = 0; rank < options.num_ranks; ++rank) {
+    start(rank, options);
+  }
+}
+
+LocalJob::~LocalJob() {
+  if (num_running() > 0) {
+    signal_all(SIGKILL);
+  }
+  for (Child& child : children_) {
+    if (child.running) {
+      ::waitpid(child.pid, nullptr, 0);
+    }
+    for (const int fd : {child.out.fd, child.err.fd}) {
+      if (fd >= 0) {
+        ::close(fd);
+      }
+    }
+  }
+}
+
+void LocalJob::start(int rank, const LocalJobOptions& options) {
+  Child& child = children_[static_cast<std::size_t>(rank)];
+  const auto out = open_pipe();
+  const auto err = open_pipe();
+  child.out.fd = out[0];
+  child.err.fd = err[0];
+  SpawnOptions spawn;
+  spawn.redirect(out[1], err[1]);
+  spawn.isolate(children_.front().pid);
+  Environment environment = environment_of(rank, store_->endpoint().port, options);
+  std::vector<std::string> arguments = options.arguments;
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) {
+    argv.push_back(argument.data());
+  }
+  argv.push_back(nullptr);
+  const int failure = ::posix_spawn(&child.pid,
+                                    "/proc/self/exe",
+                                    spawn.actions(),
+                                    spawn.attributes(),
+                                    argv.data(),
+                                    environment.pointers().data());
+  ::close(out[1]);
+  ::close(err[1]);
+  check_system(failure, "posix_spawn");
+  child.running = true;
+}
+
+std::vector<ChildExit> LocalJob::poll(std::chrono::milliseconds timeout, int wake_fd) {
+  std::vector<pollfd> ready{{wake_fd, POLLIN, 0}};
+  std::vector<std::pair<int, Stream>> sources{{-1, Stream::out}};
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    ready.push_back({children_[i].out.fd, POLLIN, 0});
+    ready.push_back({children_[i].err.fd, POLLIN, 0});
+    sources.emplace_back(static_cast<int>(i), Stream::out);
+    sources.emplace_back(static_cast<int>(i), Stream::err);
+  }
+  // A child that has closed its output is about to exit, which poll() cannot see.
+  const auto wait = exit_is_near() ? std::min(timeout, std::chrono::milliseconds(5)) : timeout;
+  ::poll(ready.data(), ready.size(), static_cast<int>(wait.count()));
+  for (std::size_t i = 1; i < ready.size(); ++i) {
+    if (ready[i].revents != 0) {
+      drain(sources[i].first, sources[i].second);
+    }
+  }
+  return reap();
+}
+
+void LocalJob::drain(int rank, Stream stream) {
+  Child& child = children_[static_cast<std::size_t>(rank)];
+  Pipe& pipe = stream == Stream::out ? child.out : child.err;
+  std::array<char, 16384> buffer;
+  while (pipe.fd >= 0) {
+    const ssize_t count = ::read(pipe.fd, buffer.data(), buffer.size());
+    if (count < 0) {
+      return;  // nothing more for now
+    }
+    if (count == 0) {
+      finish_output(rank, stream);
+      return;
+    }
+    pipe.partial.append(buffer.data(), static_cast<std::size_t>(count));
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = pipe.partial.find('\n', begin)) != std::string::npos;) {
+      sink_(rank, stream, std::string_view(pipe.partial).substr(begin, end + 1 - begin));
+      begin = end + 1;
+    }
+    pipe.partial.erase(0, begin);
+  }
+}
+
+void LocalJob::finish_output(int rank, Stream stream) {
+  Child& child = children_[static_cast<std::size_t>(rank)];
+  Pipe& pipe = stream == Stream::out ? child.out : child.err;
+  if (!pipe.partial.empty()) {
+    sink_(rank, stream, pipe.partial);
+    pipe.partial.clear();
+  }
+  if (pipe.fd >= 0) {
+    ::close(pipe.fd);
+    pipe.fd = -1;
+  }
+}
+
+bool LocalJob::exit_is_near() const {
+  return std::any_of(children_.begin(), children_.end(), [](const Child& child) {
+    return child.running && child.out.fd < 0 && child.err.fd < 0;
+  });
+}
+
+std::vector<ChildExit> LocalJob::reap() {
+  std::vector<ChildExit> exits;
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    Child& child = children_[i];
+    int status = 0;
+    if (!child.running || ::waitpid(child.pid, &status, WNOHANG) != child.pid) {
+      continue;
+    }
+    child.running = false;
+    const int rank = static_cast<int>(i);
+    for (const Stream stream : {Stream::out, Stream::err}) {
+      drain(rank, stream);
+      finish_output(rank, stream);  // a grandchild may hold the pipe open; its output is not ours
+    }
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    exits.push_back({rank, child.pid, code});
+  }
+  return exits;
+}
+
+int LocalJob::num_running() const {
+  return static_cast<int>(
+      std::count_if(children_.begin(), children_.end(), [](const Child& c) { return c.running; }));
+}
+
+pid_t LocalJob::pid(int rank) const { return children_[static_cast<std::size_t>(rank)].pid; }
+
+void LocalJob::signal_all(int number) const {
+  if (children_.front().pid > 0) {
+    ::kill(-children_.front().pid, number);
+  }
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,76 @@
+// How are beats written, read and turned into the name of a culprit?
+#include "comm/detail/progress.hpp"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+namespace colossal::detail {
+
+std::string to_text(const Beat& beat) {
+  std::string text = fmt::format("{} {}\n", beat.count, beat.phase);
+  for (const auto& [group, entered] : beat.entered) {
+    text += fmt::format("{} {} {}\n", entered.sequence, entered.op, group);
+  }
+  return text;
+}
+
+Beat parse_beat(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  Beat beat;
+  lines >> beat.count >> std::ws;
+  std::getline(lines, beat.phase);
+  Beat::Entered entered;
+  std::string group;
+  while (lines >> entered.sequence >> entered.op >> std::ws && std::getline(lines, group)) {
+    beat.entered[group] = entered;
+  }
+  return beat;
+}
+
+void Progress::set_phase(std::string_view phase) {
+  const std::lock_guard lock(mutex_);
+  beat_.phase = phase;
+}
+
+void Progress::enter(const Collective& collective) {
+  const std::lock_guard lock(mutex_);
+  Beat::Entered& entered = beat_.entered[collective.group];
+  entered.op = collective.op;
+  entered.sequence = collective.sequence;
+}
+
+Beat Progress::next_beat() {
+  const std::lock_guard lock(mutex_);
+  ++beat_.count;
+  return beat_;
+}
+
+std::string blame(const Collective& collective,
+                  const std::vector<int>& ranks,
+                  const std::vector<Beat>& beats) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto it = beats[i].entered.find(collective.group);
+    const Beat::Entered last = it == beats[i].entered.end() ? Beat::Entered{} : it->second;
+    const std::string named =
+        fmt::format("{} #{} of group {}", collective.op, collective.sequence, collective.group);
+    if (last.sequence < collective.sequence) {
+      text += fmt::format("{}rank {} never entered {} (it is in '{}')",
+                          text.empty() ? "" : "; ",
+                          ranks[i],
+                          named,
+                          beats[i].phase);
+    } else if (last.sequence == collective.sequence && last.op != collective.op) {
+      text += fmt::format("{}rank {} entered {} #{} instead of {}",
+                          text.empty() ? "" : "; ",
+                          ranks[i],
+                          last.op,
+                          last.sequence,
+                          named);
+    }
+  }
+  return text.empty() ? "every rank has entered it: the connection or a rank is too slow" : text;
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,206 @@
+// How is the store reached? c10d's TCPStore on a socket that we bind, so that bind errors are ours to explain.
+#include "comm/detail/store.hpp"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace colossal::detail {
+namespace {
+
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
+std::string reason(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return first_line(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+}
+
+/// An open file descriptor that is closed unless released.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) {
+      ::close(fd_);
+    }
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+void fail_bind(const Endpoint& endpoint, int error_number) {
+  check(error_number != EADDRINUSE,
+        ErrorKind::environment,
+        "port-in-use",
+        "port {} is in use on this machine, so rank 0 cannot host the rendezvous store; fix: set "
+        "MASTER_PORT to a free port, or use --nproc, which picks one itself",
+        endpoint.port);
+  fail(ErrorKind::environment,
+       "port-bind",
+       "cannot listen on {}:{} for the rendezvous store: {}",
+       endpoint.address,
+       endpoint.port,
+       std::strerror(error_number));
+}
+
+/// A listening IPv4 socket on the loopback interface or on all interfaces.
+Descriptor listen_on(const Endpoint& endpoint) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(endpoint.port));
+  address.sin_addr.s_addr = htonl(is_loopback(endpoint.address) ? INADDR_LOOPBACK : INADDR_ANY);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  if (socket.get() < 0 || ::bind(socket.get(), generic, sizeof address) != 0 ||
+      ::listen(socket.get(), SOMAXCONN) != 0) {
+    fail_bind(endpoint, errno);
+  }
+  return Descriptor(socket.release());
+}
+
+int bound_port(const Descriptor& socket) {
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
+}
+
+}  // namespace
+
+bool is_loopback(std::string_view address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
+
+struct Store::Impl {
+  c10::intrusive_ptr<c10d::TCPStore> store;
+  Endpoint endpoint;
+  bool hosting = false;
+
+  /// Runs one store call and explains its failure.
+  template <class Call>
+  auto guarded(Call call) {
+    try {
+      return call();
+    } catch (const std::exception& error) {
+      fail(ErrorKind::comm,
+           "store-lost",
+           "the rendezvous store at {}:{} does not answer ({}); the launcher or rank 0 has ended",
+           endpoint.address,
+           endpoint.port,
+           reason(error));
+    }
+  }
+};
+
+std::unique_ptr<Store> Store::host(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
+  Descriptor socket = listen_on(endpoint);
+  auto impl = std::make_unique<Impl>();
+  impl->endpoint = {endpoint.address, bound_port(socket)};
+  impl->hosting = true;
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(impl->endpoint.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  options.masterListenFd = socket.release();
+  impl->guarded([&] {
+    // The server's own connection stays on this machine, whatever name the other ranks use for it.
+    impl->store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    return 0;
+  });
+  return std::unique_ptr<Store>(new Store(std::move(impl)));
+}
+
+std::unique_ptr<Store> Store::join(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
+  auto impl = std::make_unique<Impl>();
+  impl->endpoint = endpoint;
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(endpoint.port);
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    impl->store = c10::make_intrusive<c10d::TCPStore>(endpoint.address, options);
+  } catch (const std::exception& error) {
+    fail(ErrorKind::comm,
+         "rendezvous",
+         "no rendezvous store answered at {}:{} within {} s ({}); check that rank 0 has started and that "
+         "MASTER_ADDR and MASTER_PORT name its machine",
+         endpoint.address,
+         endpoint.port,
+         static_cast<double>(timeout.count()) / 1000.0,
+         reason(error));
+  }
+  return std::unique_ptr<Store>(new Store(std::move(impl)));
+}
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::~Store() = default;
+
+const Endpoint& Store::endpoint() const noexcept { return impl_->endpoint; }
+bool Store::is_host() const noexcept { return impl_->hosting; }
+c10d::Store& Store::native() const noexcept { return *impl_->store; }
+
+void Store::set(const std::string& key, std::string_view value) {
+  c10d::Store& store = native();
+  impl_->guarded([&] {
+    store.set(key, std::string(value));
+    return 0;
+  });
+}
+
+std::optional<std::string> Store::get(const std::string& key) {
+  c10d::Store& store = native();
+  return impl_->guarded([&]() -> std::optional<std::string> {
+    if (!store.check({key})) {
+      return std::nullopt;
+    }
+    return store.get_to_str(key);
+  });
+}
+
+std::vector<std::string> Store::get_all(const std::vector<std::string>& keys) {
+  return impl_->guarded([&] {
+    std::vector<std::string> values;
+    for (const auto& bytes : native().multiGet(keys)) {
+      values.emplace_back(bytes.begin(), bytes.end());
+    }
+    return values;
+  });
+}
+
+std::string Store::set_if_absent(const std::string& key, const std::string& value) {
+  c10d::Store& store = native();
+  return impl_->guarded([&] { return store.compareSet(key, std::string(), value); });
+}
+
+std::int64_t Store::add(const std::string& key, std::int64_t amount) {
+  return impl_->guarded([&] { return native().add(key, amount); });
+}
+
+bool Store::wait(const std::string& key, std::chrono::milliseconds timeout) {
+  return impl_->guarded([&] {
+    try {
+      native().wait({key}, timeout);
+      return true;
+    } catch (const c10::DistStoreError&) {
+      return false;  // c10d's only sign of a timeout; a lost server is a DistNetworkError
+    }
+  });
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,80 @@
+// How does a rank find out that another one failed, and how does it leave?
+#include "comm/detail/watchdog.hpp"
+
+#include <cstdlib>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+
+namespace colossal::detail {
+Watchdog::Watchdog(std::unique_ptr<Store> store, const WatchdogOptions& options, Progress& progress)
+    : store_(std::move(store)), options_(options), progress_(progress) {
+  if (options_.rank != 0) {
+    watched_.push_back(0);
+  } else {
+    for (int rank = 1; rank < options_.size; ++rank) {
+      watched_.push_back(rank);
+    }
+  }
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+void Watchdog::stand_down() noexcept { standing_down_ = true; }
+
+void Watchdog::stop() {
+  stand_down();
+  thread_.request_stop();
+  thread_.join();
+}
+
+void Watchdog::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    wake_.wait_for(lock, stop, options_.interval, [] { return false; });
+    try {
+      tick();
+    } catch (const Error& error) {
+      leave({options_.rank, error.exit_code(), error.what()});
+    }
+  }
+}
+
+void Watchdog::tick() {
+  publish_beat(*store_, options_.rank, progress_.next_beat());
+  if (const auto failure = reported_failure(*store_)) {
+    leave(*failure);
+  }
+  check_peers();
+}
+
+void Watchdog::check_peers() {
+  const std::vector<Beat> beats = read_beats(*store_, watched_);
+  const auto now = Clock::now();
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    Seen& seen = seen_.try_emplace(watched_[i], Seen{0, now}).first->second;
+    if (beats[i].count != seen.count) {
+      seen = {beats[i].count, now};
+    } else if (now - seen.when > options_.peer_lost) {
+      const std::string text =
+          fmt::format("rank {} is lost: no heartbeat for {} s (it was in '{}')",
+                      watched_[i],
+                      static_cast<double>(options_.peer_lost.count()) / 1000.0,
+                      beats[i].phase);
+      leave(report_failure(*store_, {options_.rank, static_cast<int>(ErrorKind::comm), text}));
+    }
+  }
+}
+
+void Watchdog::leave(const Failure& failure) {
+  if (standing_down_.exchange(true)) {
+    return;
+  }
+  log::error("{}", failure.text);
+  log::flush();
+  depart(*store_, options_.hosting, options_.size - 1, 2 * options_.interval);
+  // The main thread may be stuck inside a collective, so nothing can be unwound.
+  std::_Exit(static_cast<int>(ErrorKind::comm));
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,66 @@
+// Who notices that a peer has failed while the main thread is busy or stuck?
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "comm/detail/peers.hpp"
+#include "comm/detail/progress.hpp"
+#include "comm/detail/store.hpp"
+
+namespace colossal::detail {
+
+struct WatchdogOptions {
+  int rank = 0;
+  int size = 1;
+  /// Time between two beats.
+  std::chrono::milliseconds interval{2'000};
+  /// A peer that has not beaten for this long is lost.
+  std::chrono::milliseconds peer_lost{60'000};
+  /// This process hosts the store: it leaves last, so that the others can read why.
+  bool hosting = false;
+};
+
+/// A thread with its own store connection: publishes this rank's beat, and leaves the process by std::_Exit(8) when a
+/// failure was reported, a peer is lost or the store is gone. Rank 0 watches all ranks, the others watch rank 0.
+class Watchdog {
+ public:
+  /// Every rank has published a beat before. `progress` outlives the object.
+  Watchdog(std::unique_ptr<Store> store, const WatchdogOptions& options, Progress& progress);
+
+  /// From now on the thread no longer ends the process: its owner is leaving by itself. Never blocks.
+  void stand_down() noexcept;
+  /// Stops the thread; waits for at most one store call.
+  void stop();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Seen {
+    std::int64_t count = 0;
+    Clock::time_point when;
+  };
+
+  void run(const std::stop_token& stop);
+  void tick();
+  void check_peers();
+  void leave(const Failure& failure);
+
+  std::unique_ptr<Store> store_;
+  WatchdogOptions options_;
+  Progress& progress_;
+  std::vector<int> watched_;
+  std::map<int, Seen> seen_;
+  std::atomic<bool> standing_down_{false};
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: stops before what it uses is gone
+};
+
+}  // namespace colossal::detail

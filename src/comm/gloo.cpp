@@ -1,0 +1,138 @@
+// How does Comm run on CPUs? c10d's ProcessGroupGloo, compiled against our own stand-ins for Gloo's headers.
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+
+#include "comm/detail/backend.hpp"
+#include "core/error.hpp"
+
+namespace colossal::detail {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+std::string reason(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+c10d::ReduceOp to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::max: return c10d::ReduceOp::MAX;
+    case ReduceOp::min: return c10d::ReduceOp::MIN;
+    case ReduceOp::sum: break;
+  }
+  return c10d::ReduceOp::SUM;
+}
+
+class GlooWork final : public Work {
+ public:
+  explicit GlooWork(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    try {
+      return work_->wait(timeout);
+    } catch (const std::exception& error) {
+      if (!work_->isCompleted()) {
+        return false;
+      }
+      fail(ErrorKind::comm, "peer-lost", "{}", reason(error));
+    }
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+/// Starts one c10d operation; a failure to start means that a connection is gone.
+template <class Call>
+std::unique_ptr<Work> start(Call call) {
+  try {
+    return std::make_unique<GlooWork>(call());
+  } catch (const std::exception& error) {
+    fail(ErrorKind::comm, "peer-lost", "{}", reason(error));
+  }
+}
+
+class Gloo final : public Backend {
+ public:
+  explicit Gloo(c10::intrusive_ptr<c10d::ProcessGroupGloo> group) : group_(std::move(group)) {}
+
+  std::unique_ptr<Work> all_reduce(at::Tensor& x, ReduceOp op) override {
+    return start([&] {
+      Tensors tensors{x};
+      c10d::AllreduceOptions options;
+      options.reduceOp = to_c10d(op);
+      return group_->allreduce(tensors, options);
+    });
+  }
+
+  std::unique_ptr<Work> all_gather(at::Tensor& out, const at::Tensor& in) override {
+    return start([&] {
+      at::Tensor source = in.view({-1});
+      at::Tensor target = out.view({-1});
+      return group_->_allgather_base(target, source);
+    });
+  }
+
+  std::unique_ptr<Work> reduce_scatter(at::Tensor& out, const at::Tensor& in) override {
+    return start([&] {
+      at::Tensor source = in.view({-1});
+      at::Tensor target = out.view({-1});
+      return group_->_reduce_scatter_base(target, source);
+    });
+  }
+
+  std::unique_ptr<Work> all_to_all(at::Tensor& out, const at::Tensor& in) override {
+    return start([&] {
+      at::Tensor source = in.view({-1});
+      at::Tensor target = out.view({-1});
+      std::vector<std::int64_t> equal_splits;
+      return group_->alltoall_base(target, source, equal_splits, equal_splits);
+    });
+  }
+
+  std::unique_ptr<Work> broadcast(at::Tensor& x, int root) override {
+    return start([&] {
+      Tensors tensors{x};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      return group_->broadcast(tensors, options);
+    });
+  }
+
+  std::unique_ptr<Work> barrier() override {
+    return start([&] { return group_->barrier(); });
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> connect_gloo(Store& store, const BackendOptions& options) {
+  try {
+    auto shared = c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store.native());
+    auto own_keys = c10::make_intrusive<c10d::PrefixStore>(options.prefix, shared);
+    auto gloo = c10d::ProcessGroupGloo::Options::create(options.connect_timeout);
+    gloo->devices.push_back(options.local
+                                ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                : c10d::ProcessGroupGloo::createDefaultDevice());
+    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        own_keys, options.rank, options.size, gloo);
+    // Work::wait enforces our timeout, and explains it; Gloo's own must never come first.
+    group->setTimeout(2 * options.collective_timeout);
+    return std::make_unique<Gloo>(std::move(group));
+  } catch (const std::exception& error) {
+    fail(ErrorKind::comm,
+         "group-connect",
+         "cannot connect group {}: {}",
+         options.prefix,
+         reason(error));
+  }
+}
+
+}  // namespace colossal::detail

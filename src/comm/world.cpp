@@ -1,0 +1,193 @@
+// How do ranks meet, and how do they part?
+#include "comm/world.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "comm/detail/backend.hpp"
+#include "comm/detail/group.hpp"
+#include "comm/detail/group_check.hpp"
+#include "comm/detail/session.hpp"
+#include "core/log.hpp"
+
+namespace colossal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long close() waits for peers that have all passed the last barrier.
+constexpr std::chrono::seconds kPartingTimeout{10};
+
+/// Blocks until all ranks have added themselves to `key`, or clearly never will.
+void await_all(detail::Store& store, const std::string& key, int world_size) {
+  const auto deadline = Clock::now() + kPartingTimeout;
+  while (store.add(key, 0) < world_size && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+bool all_on_this_machine(const LaunchOptions& launch) {
+  return detail::is_loopback(launch.address) && launch.local_world_size == launch.world_size;
+}
+
+}  // namespace
+
+struct World::Impl {
+  LaunchOptions launch;
+  std::shared_ptr<detail::Session> session;  // empty when alone
+  std::vector<std::shared_ptr<detail::Group>> groups;
+  Comm all;
+  bool closed = false;
+
+  Comm alone(std::string_view name) const {
+    return Comm(std::make_shared<detail::Group>(std::string(name), launch.rank));
+  }
+  Comm connect_group(std::string_view name, const std::vector<int>& ranks);
+};
+
+Comm World::Impl::connect_group(std::string_view name, const std::vector<int>& ranks) {
+  const auto self = std::find(ranks.begin(), ranks.end(), launch.rank);
+  check(self != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()),
+        ErrorKind::internal,
+        "group-ranks",
+        "group {} must list rank {} and be ascending",
+        name,
+        launch.rank);
+  check(std::none_of(groups.begin(), groups.end(), [&](const auto& g) { return g->name() == name; }),
+        ErrorKind::internal,
+        "group-name",
+        "group {} exists already",
+        name);
+  session->progress.set_phase(fmt::format("connecting group {}", name));
+  detail::BackendOptions options;
+  options.prefix = fmt::format("pg/{}/{}", name, ranks.front());
+  options.rank = static_cast<int>(self - ranks.begin());
+  options.size = static_cast<int>(ranks.size());
+  options.local = all_on_this_machine(launch);
+  options.connect_timeout = session->timeouts.init;
+  options.collective_timeout = session->timeouts.collective;
+  groups.push_back(std::make_shared<detail::Group>(std::string(name),
+                                                   ranks,
+                                                   options.rank,
+                                                   detail::connect_gloo(*session->store, options),
+                                                   session));
+  return Comm(groups.back());
+}
+
+std::unique_ptr<World> World::connect(const LaunchOptions& launch,
+                                      const Identity& identity,
+                                      const WorldTimeouts& timeouts) {
+  auto impl = std::make_unique<Impl>();
+  impl->launch = launch;
+  impl->all = impl->alone("world");
+  if (launch.world_size == 1) {
+    return std::unique_ptr<World>(new World(std::move(impl)));
+  }
+  const detail::Endpoint endpoint{launch.address, launch.port};
+  const bool hosting = launch.rank == 0 && !launch.store_is_hosted;
+  auto session = std::make_shared<detail::Session>();
+  session->launch = launch;
+  session->timeouts = timeouts;
+  session->store = hosting ? detail::Store::host(endpoint, timeouts.init)
+                           : detail::Store::join(endpoint, timeouts.init);
+  detail::publish_beat(*session->store, launch.rank, session->progress.next_beat());
+  try {
+    detail::check_group(*session->store, launch, identity, timeouts.init);
+  } catch (const Error&) {
+    detail::depart(*session->store, hosting, launch.world_size - 1, timeouts.heartbeat);
+    throw;
+  }
+  detail::WatchdogOptions watch{
+      launch.rank, launch.world_size, timeouts.heartbeat, timeouts.peer_lost, hosting};
+  session->watchdog = std::make_unique<detail::Watchdog>(
+      detail::Store::join(endpoint, timeouts.init), watch, session->progress);
+  impl->session = std::move(session);
+  std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
+  for (int rank = 0; rank < launch.world_size; ++rank) {
+    everyone[static_cast<std::size_t>(rank)] = rank;
+  }
+  impl->all = impl->connect_group("world", everyone);
+  return std::unique_ptr<World>(new World(std::move(impl)));
+}
+
+World::World(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+World::~World() {
+  if (impl_->session == nullptr || impl_->closed) {
+    return;
+  }
+  // Not an orderly end: destroying groups while peers sit in collectives hangs, so they are left to the process's end.
+  impl_->session->watchdog->stop();
+  static_cast<void>(impl_.release());
+}
+
+int World::rank() const noexcept { return impl_->launch.rank; }
+int World::size() const noexcept { return impl_->launch.world_size; }
+const LaunchOptions& World::launch() const noexcept { return impl_->launch; }
+const Comm& World::comm() const noexcept { return impl_->all; }
+
+Comm World::make_group(std::string_view name, const std::vector<int>& ranks) {
+  if (ranks.size() == 1) {
+    return impl_->alone(name);
+  }
+  return impl_->connect_group(name, ranks);
+}
+
+void World::set_phase(std::string_view phase) {
+  if (impl_->session != nullptr) {
+    impl_->session->progress.set_phase(phase);
+  }
+}
+
+void World::abort(const Error& error) {
+  const int rank = impl_->launch.rank;
+  const bool about_peer = error.kind() == ErrorKind::comm;
+  const std::string mine = fmt::format("{} [{}]", error.what(), error.id());
+  std::string text = mine;
+  if (impl_->session != nullptr) {
+    impl_->session->watchdog->stand_down();
+    try {
+      const detail::Failure first = detail::report_failure(
+          *impl_->session->store,
+          {rank, error.exit_code(), about_peer ? mine : fmt::format("rank {} failed: {}", rank, mine)});
+      // The first failure explains this rank's trouble with its peers better than this rank can.
+      text = first.rank != rank && about_peer ? first.text : mine;
+    } catch (const Error& store_error) {
+      log::debug("the other ranks cannot be told: {}", store_error.what());
+    }
+  }
+  log::error("{}", text);
+  log::flush();
+  if (impl_->session != nullptr) {
+    detail::Session& session = *impl_->session;
+    detail::depart(
+        *session.store, session.store->is_host(), size() - 1, 2 * session.timeouts.heartbeat);
+  }
+  std::_Exit(error.exit_code());
+}
+
+void World::close() {
+  if (impl_->session == nullptr || impl_->closed) {
+    return;
+  }
+  detail::Session& session = *impl_->session;
+  session.progress.set_phase("closing");
+  impl_->all.barrier();
+  // A rank that has left the barrier may still owe messages to slower ones: no group ends before all have left it.
+  session.store->add("left", 1);
+  await_all(*session.store, "left", impl_->launch.world_size);
+  session.watchdog->stop();
+  while (!impl_->groups.empty()) {
+    impl_->groups.back()->close();
+    impl_->groups.pop_back();
+  }
+  session.store->add("closed", 1);
+  if (session.store->is_host()) {
+    await_all(*session.store, "closed", impl_->launch.world_size);
+  }
+  impl_->closed = true;
+}
+
+}  // namespace colossal
