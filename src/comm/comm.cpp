@@ -1,6 +1,9 @@
 // What does each collective require of its arguments, and how is it run?
 #include "comm/comm.hpp"
 
+#include "comm/detail/group.hpp"
+#include "core/error.hpp"
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -11,9 +14,6 @@
 #include <cstring>
 #include <exception>
 #include <utility>
-
-#include "comm/detail/group.hpp"
-#include "core/error.hpp"
 
 namespace colossal {
 namespace detail {
@@ -36,7 +36,10 @@ class PendingWork {
 namespace {
 
 template <class Call>
-Pending start(const std::shared_ptr<Group>& group, std::string_view op, std::int64_t bytes, Call call) {
+Pending start(const std::shared_ptr<Group>& group,
+              std::string_view op,
+              std::int64_t bytes,
+              Call call) {
   Collective collective = group->enter(op, bytes);
   std::unique_ptr<Work> work;
   try {
@@ -47,11 +50,17 @@ Pending start(const std::shared_ptr<Group>& group, std::string_view op, std::int
   return Pending(std::make_unique<PendingWork>(group, std::move(collective), std::move(work)));
 }
 
-std::int64_t num_bytes(const at::Tensor& x) { return static_cast<std::int64_t>(x.nbytes()); }
+std::int64_t num_bytes(const at::Tensor& x) {
+  return static_cast<std::int64_t>(x.nbytes());
+}
 
 void check_tensor(const at::Tensor& x, std::string_view op) {
   constexpr std::array kTypes{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong};
-  check(x.is_contiguous(), ErrorKind::internal, "comm-contiguous", "{} needs a contiguous tensor", op);
+  check(x.is_contiguous(),
+        ErrorKind::internal,
+        "comm-contiguous",
+        "{} needs a contiguous tensor",
+        op);
   check(std::find(kTypes.begin(), kTypes.end(), x.scalar_type()) != kTypes.end(),
         ErrorKind::internal,
         "comm-dtype",
@@ -103,7 +112,8 @@ Pending& Pending::operator=(Pending&& other) noexcept {
 }
 
 Pending::~Pending() {
-  // While an exception passes, waiting could take the whole timeout; the backend keeps the tensors alive.
+  // While an exception passes, waiting could take the whole timeout; the backend keeps the tensors
+  // alive.
   if (work_ == nullptr || std::uncaught_exceptions() > 0) {
     return;
   }
@@ -123,11 +133,21 @@ void Pending::wait() {
 Comm::Comm() : group_(std::make_shared<detail::Group>("self", 0)) {}
 Comm::Comm(std::shared_ptr<detail::Group> group) : group_(std::move(group)) {}
 
-int Comm::rank() const noexcept { return group_->rank(); }
-int Comm::size() const noexcept { return group_->size(); }
-std::string_view Comm::name() const noexcept { return group_->name(); }
-const std::vector<int>& Comm::ranks() const noexcept { return group_->ranks(); }
-std::vector<CommCounter> Comm::counters() const { return group_->counters(); }
+int Comm::rank() const noexcept {
+  return group_->rank();
+}
+int Comm::size() const noexcept {
+  return group_->size();
+}
+std::string_view Comm::name() const noexcept {
+  return group_->name();
+}
+const std::vector<int>& Comm::ranks() const noexcept {
+  return group_->ranks();
+}
+std::vector<CommCounter> Comm::counters() const {
+  return group_->counters();
+}
 
 Pending Comm::all_reduce(at::Tensor& x, ReduceOp op) const {
   detail::check_tensor(x, "all_reduce");
@@ -156,10 +176,10 @@ Pending Comm::reduce_scatter(at::Tensor& out, const at::Tensor& in) const {
     detail::copy(out, in);
     return {};
   }
-  return detail::start(group_,
-                       "reduce_scatter",
-                       detail::num_bytes(in),
-                       [&](detail::Backend& backend) { return backend.reduce_scatter(out, in); });
+  return detail::start(
+      group_, "reduce_scatter", detail::num_bytes(in), [&](detail::Backend& backend) {
+        return backend.reduce_scatter(out, in);
+      });
 }
 
 Pending Comm::all_to_all(at::Tensor& out, const at::Tensor& in) const {

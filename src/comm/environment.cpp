@@ -1,12 +1,12 @@
 // Who started this process, and as which rank?
+#include "comm/detail/local_job.hpp"
+#include "comm/world.hpp"
+
 #include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "comm/detail/local_job.hpp"
-#include "comm/world.hpp"
 
 namespace colossal {
 namespace {
@@ -32,10 +32,15 @@ class Reader {
     int parsed = smallest;
     const char* end = value.data() + value.size();
     const auto [stop, failure] = std::from_chars(value.data(), end, parsed);
-    const bool good = failure == std::errc() && stop == end && parsed >= smallest && parsed <= largest;
+    const bool good =
+        failure == std::errc() && stop == end && parsed >= smallest && parsed <= largest;
     if (variable(name) && !good) {
-      malformed_ += fmt::format(
-          "{}{}='{}' (a whole number from {} to {})", malformed_.empty() ? "" : ", ", name, value, smallest, largest);
+      malformed_ += fmt::format("{}{}='{}' (a whole number from {} to {})",
+                                malformed_.empty() ? "" : ", ",
+                                name,
+                                value,
+                                smallest,
+                                largest);
     }
     return good ? parsed : smallest;
   }
@@ -44,7 +49,8 @@ class Reader {
     check(missing_.empty(),
           ErrorKind::environment,
           "launch-env",
-          "the launcher's environment is incomplete: {} not set; start with torchrun or --nproc, or unset "
+          "the launcher's environment is incomplete: {} not set; start with torchrun or --nproc, "
+          "or unset "
           "RANK and WORLD_SIZE for a single process",
           missing_);
     check(malformed_.empty(),

@@ -1,10 +1,12 @@
-// How does Comm run on CPUs? c10d's ProcessGroupGloo, compiled against our own stand-ins for Gloo's headers.
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <utility>
-
+// How does Comm run on CPUs? c10d's ProcessGroupGloo, compiled against our own stand-ins for Gloo's
+// headers.
 #include "comm/detail/backend.hpp"
 #include "core/error.hpp"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <utility>
 
 namespace colossal::detail {
 namespace {
@@ -20,9 +22,12 @@ std::string reason(const std::exception& error) {
 
 c10d::ReduceOp to_c10d(ReduceOp op) {
   switch (op) {
-    case ReduceOp::max: return c10d::ReduceOp::MAX;
-    case ReduceOp::min: return c10d::ReduceOp::MIN;
-    case ReduceOp::sum: break;
+    case ReduceOp::max:
+      return c10d::ReduceOp::MAX;
+    case ReduceOp::min:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::sum:
+      break;
   }
   return c10d::ReduceOp::SUM;
 }
@@ -121,8 +126,8 @@ std::unique_ptr<Backend> connect_gloo(Store& store, const BackendOptions& option
     gloo->devices.push_back(options.local
                                 ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
                                 : c10d::ProcessGroupGloo::createDefaultDevice());
-    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        own_keys, options.rank, options.size, gloo);
+    auto group =
+        c10::make_intrusive<c10d::ProcessGroupGloo>(own_keys, options.rank, options.size, gloo);
     // Work::wait enforces our timeout, and explains it; Gloo's own must never come first.
     group->setTimeout(2 * options.collective_timeout);
     return std::make_unique<Gloo>(std::move(group));

@@ -1,21 +1,21 @@
 // Who decides that a local job is over, and with which exit code?
 #include "comm/launch.hpp"
 
+#include "comm/detail/launch_output.hpp"
+#include "comm/detail/local_job.hpp"
+#include "core/error.hpp"
+
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
-
-#include "comm/detail/launch_output.hpp"
-#include "comm/detail/local_job.hpp"
-#include "core/error.hpp"
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 namespace colossal {
 namespace {
@@ -26,7 +26,8 @@ using detail::ChildExit;
 constexpr int kPeerFailed = static_cast<int>(ErrorKind::comm);
 /// Ranks get this long to end after SIGTERM, then SIGKILL.
 constexpr std::chrono::seconds kTermination{10};
-/// A rank that only noticed another one's failure may be seen first; the culprit has this long to show up.
+/// A rank that only noticed another one's failure may be seen first; the culprit has this long to
+/// show up.
 constexpr std::chrono::seconds kCulprit{3};
 constexpr std::chrono::milliseconds kPoll{200};
 
@@ -73,7 +74,8 @@ std::string explain_code(int code) {
   if (code > 128) {
     return fmt::format("{} (killed by signal {}, {})", code, code - 128, ::strsignal(code - 128));
   }
-  if (code >= static_cast<int>(ErrorKind::internal) && code <= static_cast<int>(ErrorKind::environment)) {
+  if (code >= static_cast<int>(ErrorKind::internal) &&
+      code <= static_cast<int>(ErrorKind::environment)) {
     return fmt::format("{} ({})", code, name(static_cast<ErrorKind>(code)));
   }
   return std::to_string(code);
@@ -111,8 +113,8 @@ class Supervisor {
   }
 
  private:
-  /// Keeps the root cause: the earliest failure that is not a mere report of another one, else the earliest. Deaths
-  /// that this launcher caused are none.
+  /// Keeps the root cause: the earliest failure that is not a mere report of another one, else the
+  /// earliest. Deaths that this launcher caused are none.
   void note(const ChildExit& exit) {
     if (exit.code == 0 || kill_at_) {
       return;
@@ -146,11 +148,12 @@ class Supervisor {
 
   void print_failure() const {
     const std::string& last_line = output_.last_error(culprit_->rank);
-    std::string block = fmt::format("launch: rank {} of {} (process {}) ended the run\n  code  {}\n",
-                                    culprit_->rank,
-                                    num_ranks_,
-                                    culprit_->pid,
-                                    explain_code(culprit_->code));
+    std::string block =
+        fmt::format("launch: rank {} of {} (process {}) ended the run\n  code  {}\n",
+                    culprit_->rank,
+                    num_ranks_,
+                    culprit_->pid,
+                    explain_code(culprit_->code));
     if (!last_line.empty()) {
       block += fmt::format("  last  {}\n", last_line);
     }

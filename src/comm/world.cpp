@@ -1,16 +1,16 @@
 // How do ranks meet, and how do they part?
 #include "comm/world.hpp"
 
-#include <algorithm>
-#include <cstdlib>
-#include <thread>
-#include <utility>
-
 #include "comm/detail/backend.hpp"
 #include "comm/detail/group.hpp"
 #include "comm/detail/group_check.hpp"
 #include "comm/detail/session.hpp"
 #include "core/log.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+#include <utility>
 
 namespace colossal {
 namespace {
@@ -55,11 +55,12 @@ Comm World::Impl::connect_group(std::string_view name, const std::vector<int>& r
         "group {} must list rank {} and be ascending",
         name,
         launch.rank);
-  check(std::none_of(groups.begin(), groups.end(), [&](const auto& g) { return g->name() == name; }),
-        ErrorKind::internal,
-        "group-name",
-        "group {} exists already",
-        name);
+  check(
+      std::none_of(groups.begin(), groups.end(), [&](const auto& g) { return g->name() == name; }),
+      ErrorKind::internal,
+      "group-name",
+      "group {} exists already",
+      name);
   session->progress.set_phase(fmt::format("connecting group {}", name));
   detail::BackendOptions options;
   options.prefix = fmt::format("pg/{}/{}", name, ranks.front());
@@ -118,15 +119,24 @@ World::~World() {
   if (impl_->session == nullptr || impl_->closed) {
     return;
   }
-  // Not an orderly end: destroying groups while peers sit in collectives hangs, so they are left to the process's end.
+  // Not an orderly end: destroying groups while peers sit in collectives hangs, so they are left to
+  // the process's end.
   impl_->session->watchdog->stop();
   static_cast<void>(impl_.release());
 }
 
-int World::rank() const noexcept { return impl_->launch.rank; }
-int World::size() const noexcept { return impl_->launch.world_size; }
-const LaunchOptions& World::launch() const noexcept { return impl_->launch; }
-const Comm& World::comm() const noexcept { return impl_->all; }
+int World::rank() const noexcept {
+  return impl_->launch.rank;
+}
+int World::size() const noexcept {
+  return impl_->launch.world_size;
+}
+const LaunchOptions& World::launch() const noexcept {
+  return impl_->launch;
+}
+const Comm& World::comm() const noexcept {
+  return impl_->all;
+}
 
 Comm World::make_group(std::string_view name, const std::vector<int>& ranks) {
   if (ranks.size() == 1) {
@@ -151,7 +161,9 @@ void World::abort(const Error& error) {
     try {
       const detail::Failure first = detail::report_failure(
           *impl_->session->store,
-          {rank, error.exit_code(), about_peer ? mine : fmt::format("rank {} failed: {}", rank, mine)});
+          {rank,
+           error.exit_code(),
+           about_peer ? mine : fmt::format("rank {} failed: {}", rank, mine)});
       // The first failure explains this rank's trouble with its peers better than this rank can.
       text = first.rank != rank && about_peer ? first.text : mine;
     } catch (const Error& store_error) {
@@ -175,7 +187,8 @@ void World::close() {
   detail::Session& session = *impl_->session;
   session.progress.set_phase("closing");
   impl_->all.barrier();
-  // A rank that has left the barrier may still owe messages to slower ones: no group ends before all have left it.
+  // A rank that has left the barrier may still owe messages to slower ones: no group ends before
+  // all have left it.
   session.store->add("left", 1);
   await_all(*session.store, "left", impl_->launch.world_size);
   session.watchdog->stop();

@@ -40,7 +40,8 @@ struct Identity {
   std::string config_hash;
 };
 
-/// How long a rank waits before it names a culprit (comm.init_timeout, comm.timeout), and how peers notice a death.
+/// How long a rank waits before it names a culprit (comm.init_timeout, comm.timeout), and how peers
+/// notice a death.
 struct WorldTimeouts {
   std::chrono::milliseconds init{300'000};
   std::chrono::milliseconds collective{600'000};
@@ -65,8 +66,11 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
+  /// Rank of this process, 0 to size() - 1.
   [[nodiscard]] int rank() const noexcept;
+  /// Number of processes of the run.
   [[nodiscard]] int size() const noexcept;
+  /// How this process was started.
   [[nodiscard]] const LaunchOptions& launch() const noexcept;
   /// The group of all ranks.
   [[nodiscard]] const Comm& comm() const noexcept;

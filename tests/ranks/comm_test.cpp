@@ -1,10 +1,10 @@
 // Are all collectives correct on 2 to 4 ranks, for every dtype?
+#include "support/ranks.hpp"
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
-
-#include "support/ranks.hpp"
 
 using colossal::Comm;
 using colossal::ReduceOp;
@@ -21,7 +21,10 @@ at::Tensor numbers(std::int64_t first, std::int64_t count, at::ScalarType type) 
 
 /// The sum over ranks r < num_ranks of numbers(first + r, count).
 at::Tensor summed(std::int64_t first, std::int64_t count, int num_ranks, at::ScalarType type) {
-  return numbers(first, count, at::kLong).mul(num_ranks).add(num_ranks * (num_ranks - 1) / 2).to(type);
+  return numbers(first, count, at::kLong)
+      .mul(num_ranks)
+      .add(num_ranks * (num_ranks - 1) / 2)
+      .to(type);
 }
 
 void check_all_reduce(const Comm& comm, at::ScalarType type) {
@@ -73,6 +76,12 @@ void check_all(const RankContext& ctx) {
 
 }  // namespace
 
-RANKS_TEST_CASE("every collective is correct in every dtype on 2 ranks", "[comm]", 2) { check_all(ctx); }
-RANKS_TEST_CASE("every collective is correct in every dtype on 3 ranks", "[comm]", 3) { check_all(ctx); }
-RANKS_TEST_CASE("every collective is correct in every dtype on 4 ranks", "[comm]", 4) { check_all(ctx); }
+RANKS_TEST_CASE("every collective is correct in every dtype on 2 ranks", "[comm]", 2) {
+  check_all(ctx);
+}
+RANKS_TEST_CASE("every collective is correct in every dtype on 3 ranks", "[comm]", 3) {
+  check_all(ctx);
+}
+RANKS_TEST_CASE("every collective is correct in every dtype on 4 ranks", "[comm]", 4) {
+  check_all(ctx);
+}

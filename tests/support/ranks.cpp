@@ -1,13 +1,13 @@
 // How are the processes of a rank test started, and whose failure is reported?
 #include "support/ranks.hpp"
 
+#include "comm/detail/local_job.hpp"
+#include "comm/launch.hpp"
+
 #include <chrono>
 #include <cstdlib>
 #include <string>
 #include <vector>
-
-#include "comm/detail/local_job.hpp"
-#include "comm/launch.hpp"
 
 namespace colossal::test {
 namespace {
@@ -52,7 +52,8 @@ void run_parent(const char* name, int num_ranks) {
   while (job.num_running() > 0) {
     for (const detail::ChildExit& exit : job.poll(std::chrono::milliseconds(100))) {
       if (exit.code != 0) {
-        FAIL("rank " << exit.rank << " of " << num_ranks << " ended with code " << exit.code << ":\n"
+        FAIL("rank " << exit.rank << " of " << num_ranks << " ended with code " << exit.code
+                     << ":\n"
                      << output[static_cast<std::size_t>(exit.rank)]);
       }
     }

@@ -1,4 +1,5 @@
-// How does a test run on several ranks? RANKS_TEST_CASE: one process per rank, re-executing the test's own binary.
+// How does a test run on several ranks? RANKS_TEST_CASE: one process per rank, re-executing the
+// test's own binary.
 #pragma once
 
 #include "comm/comm.hpp"
@@ -20,16 +21,18 @@ class RankContext {
   World& world_;
 };
 
-/// In the test program: starts `num_ranks` processes that run only the test called `name`, stops all at the first
-/// failure or after 60 s, and fails with the text of the rank that failed first. In such a process: runs `body` on a
-/// World of that size and closes it.
+/// In the test program: starts `num_ranks` processes that run only the test called `name`, stops
+/// all at the first failure or after 60 s, and fails with the text of the rank that failed first.
+/// In such a process: runs `body` on a World of that size and closes it.
 void run_ranks(const char* name, int num_ranks, void (*body)(RankContext&));
 
 }  // namespace colossal::test
 
-#define COLOSSAL_RANKS_CASE(body, name, tags, num_ranks)                            \
-  static void body(colossal::test::RankContext& ctx);                               \
-  TEST_CASE(name, tags) { colossal::test::run_ranks(name, num_ranks, &body); }      \
+#define COLOSSAL_RANKS_CASE(body, name, tags, num_ranks) \
+  static void body(colossal::test::RankContext& ctx);    \
+  TEST_CASE(name, tags) {                                \
+    colossal::test::run_ranks(name, num_ranks, &body);   \
+  }                                                      \
   static void body([[maybe_unused]] colossal::test::RankContext& ctx)
 #define COLOSSAL_RANKS_JOIN_(a, b) a##b
 #define COLOSSAL_RANKS_JOIN(a, b) COLOSSAL_RANKS_JOIN_(a, b)

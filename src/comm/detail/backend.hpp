@@ -1,6 +1,9 @@
 // What must a communication library offer? The few asynchronous calls that Comm is made of.
 #pragma once
 
+#include "comm/comm.hpp"
+#include "comm/detail/store.hpp"
+
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
@@ -8,12 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/comm.hpp"
-#include "comm/detail/store.hpp"
-
 namespace colossal::detail {
 
-/// One operation under way. Keeps its tensors alive until the backend has finished with them, even if dropped.
+/// One operation under way. Keeps its tensors alive until the backend has finished with them, even
+/// if dropped.
 class Work {
  public:
   Work() = default;
@@ -26,7 +27,8 @@ class Work {
   virtual bool wait(std::chrono::milliseconds timeout) = 0;
 };
 
-/// One process group of at least two ranks. Arguments are checked by Comm; ranks are ranks of the group.
+/// One process group of at least two ranks. Arguments are checked by Comm; ranks are ranks of the
+/// group.
 class Backend {
  public:
   Backend() = default;

@@ -67,6 +67,8 @@ void Group::keep(const Error& error) {
   }
 }
 
-void Group::close() { backend_.reset(); }
+void Group::close() {
+  backend_.reset();
+}
 
 }  // namespace colossal::detail

@@ -1,18 +1,18 @@
 // What is behind a Comm? A name, its ranks and, for two or more of them, a backend.
 #pragma once
 
+#include "comm/comm.hpp"
+#include "comm/detail/backend.hpp"
+#include "comm/detail/progress.hpp"
+#include "comm/detail/session.hpp"
+#include "core/error.hpp"
+
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "comm/comm.hpp"
-#include "comm/detail/backend.hpp"
-#include "comm/detail/progress.hpp"
-#include "comm/detail/session.hpp"
-#include "core/error.hpp"
 
 namespace colossal::detail {
 

@@ -1,8 +1,10 @@
-// How does rank 0 judge the group? Every rank publishes a member record; rank 0 compares them and publishes a verdict.
+// How does rank 0 judge the group? Every rank publishes a member record; rank 0 compares them and
+// publishes a verdict.
 #include "comm/detail/group_check.hpp"
 
+#include "core/error.hpp"
+
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,10 +12,9 @@
 #include <set>
 #include <sstream>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
-
-#include "core/error.hpp"
 
 namespace colossal::detail {
 namespace {
@@ -25,7 +26,9 @@ constexpr const char* kGood = "good";
 /// Raised whenever the keys or texts that ranks exchange change.
 constexpr int kProtocol = 1;
 
-std::string member_key(int rank) { return fmt::format("member/{}", rank); }
+std::string member_key(int rank) {
+  return fmt::format("member/{}", rank);
+}
 
 struct Member {
   std::string host;
@@ -73,8 +76,7 @@ struct Objection {
 };
 
 std::string to_text(const Objection& objection) {
-  return fmt::format(
-      "{} {} {}", static_cast<int>(objection.kind), objection.id, objection.message);
+  return fmt::format("{} {} {}", static_cast<int>(objection.kind), objection.id, objection.message);
 }
 
 [[noreturn]] void throw_objection(const std::string& text) {
@@ -97,15 +99,16 @@ Objection missing_ranks(Store& store, int world_size, std::chrono::milliseconds 
       missing.push_back(rank);
     }
   }
-  return {ErrorKind::comm,
-          "rendezvous",
-          fmt::format("{} {} of {} did not arrive within {} s (arrived from: {}); start the missing "
-                      "processes or raise comm.init_timeout",
-                      missing.size() == 1 ? "rank" : "ranks",
-                      fmt::join(missing, ", "),
-                      world_size,
-                      static_cast<double>(timeout.count()) / 1000.0,
-                      fmt::join(hosts, ", "))};
+  return {
+      ErrorKind::comm,
+      "rendezvous",
+      fmt::format("{} {} of {} did not arrive within {} s (arrived from: {}); start the missing "
+                  "processes or raise comm.init_timeout",
+                  missing.size() == 1 ? "rank" : "ranks",
+                  fmt::join(missing, ", "),
+                  world_size,
+                  static_cast<double>(timeout.count()) / 1000.0,
+                  fmt::join(hosts, ", "))};
 }
 
 std::optional<Objection> compare(const std::vector<Member>& members) {
@@ -113,34 +116,37 @@ std::optional<Objection> compare(const std::vector<Member>& members) {
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const Member& member = members[rank];
     if (member.build != members[0].build) {
-      return Objection{ErrorKind::comm,
-                       "build-differs",
-                       fmt::format("rank {} on {} runs build {}, rank 0 on {} runs {}; start the same "
-                                   "binary everywhere",
-                                   rank,
-                                   member.host,
-                                   member.build,
-                                   members[0].host,
-                                   members[0].build)};
+      return Objection{
+          ErrorKind::comm,
+          "build-differs",
+          fmt::format("rank {} on {} runs build {}, rank 0 on {} runs {}; start the same "
+                      "binary everywhere",
+                      rank,
+                      member.host,
+                      member.build,
+                      members[0].host,
+                      members[0].build)};
     }
     if (member.config_hash != members[0].config_hash) {
-      return Objection{ErrorKind::config,
-                       "config-differs",
-                       fmt::format("rank {} on {}: configuration differs from rank 0 (hash {} vs {}); "
-                                   "give every rank the same file and --set options",
-                                   rank,
-                                   member.host,
-                                   member.config_hash,
-                                   members[0].config_hash)};
+      return Objection{
+          ErrorKind::config,
+          "config-differs",
+          fmt::format("rank {} on {}: configuration differs from rank 0 (hash {} vs {}); "
+                      "give every rank the same file and --set options",
+                      rank,
+                      member.host,
+                      member.config_hash,
+                      members[0].config_hash)};
     }
     if (!places.emplace(member.host, member.local_rank).second) {
-      return Objection{ErrorKind::comm,
-                       "local-rank",
-                       fmt::format("two ranks on {} have LOCAL_RANK {}; rank {} is the second; number "
-                                   "the processes of a machine from 0",
-                                   member.host,
-                                   member.local_rank,
-                                   rank)};
+      return Objection{
+          ErrorKind::comm,
+          "local-rank",
+          fmt::format("two ranks on {} have LOCAL_RANK {}; rank {} is the second; number "
+                      "the processes of a machine from 0",
+                      member.host,
+                      member.local_rank,
+                      rank)};
     }
   }
   return std::nullopt;
@@ -197,7 +203,8 @@ void check_group(Store& store,
   if (launch.rank == 0) {
     judge(store, launch.world_size, timeout);
   }
-  // Rank 0 may have started its own wait later than this rank did, and lists the missing ranks for all.
+  // Rank 0 may have started its own wait later than this rank did, and lists the missing ranks for
+  // all.
   const auto patience = timeout + std::chrono::seconds(5);
   if (!store.wait(kVerdictKey, patience)) {
     store.set_if_absent(kVerdictKey, to_text(missing_ranks(store, launch.world_size, patience)));

@@ -1,6 +1,8 @@
 // How does the output of N ranks become one readable stream?
 #pragma once
 
+#include "comm/detail/local_job.hpp"
+
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -8,12 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/detail/local_job.hpp"
-
 namespace colossal::detail {
 
-/// Rank 0's stdout and stderr pass unchanged. Lines of other ranks go to stderr, prefixed "[rank 2] "; a line that
-/// several ranks write within a moment appears once: "[ranks 1-3] ".
+/// Rank 0's stdout and stderr pass unchanged. Lines of other ranks go to stderr, prefixed "[rank 2]
+/// "; a line that several ranks write within a moment appears once: "[ranks 1-3] ".
 class LaunchOutput {
  public:
   using Clock = std::chrono::steady_clock;
@@ -29,7 +29,8 @@ class LaunchOutput {
   void flush_all();
   /// True while lines are held.
   [[nodiscard]] bool holds() const noexcept { return !held_.empty(); }
-  /// The last stderr line of a rank that says "error", else its last stderr line; without prefix and newline.
+  /// The last stderr line of a rank that says "error", else its last stderr line; without prefix
+  /// and newline.
   [[nodiscard]] const std::string& last_error(int rank) const;
 
  private:

@@ -1,20 +1,20 @@
 // How is a process started with posix_spawn, and how is its output read without blocking?
 #include "comm/detail/local_job.hpp"
 
-#include <fcntl.h>
+#include "core/error.hpp"
+
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <thread>
-
-#include "core/error.hpp"
+#include <unistd.h>
 
 namespace colossal::detail {
 namespace {
@@ -56,8 +56,8 @@ class SpawnOptions {
     posix_spawn_file_actions_adddup2(&actions_, err, STDERR_FILENO);
   }
 
-  /// Joins the process group of `leader` (0: becomes one); stop signals get their default action, unblocked, even if
-  /// this process ignores or blocks them.
+  /// Joins the process group of `leader` (0: becomes one); stop signals get their default action,
+  /// unblocked, even if this process ignores or blocks them.
   void isolate(pid_t leader) {
     sigset_t stop_signals;
     sigset_t nothing;
@@ -116,7 +116,8 @@ class Environment {
 Environment environment_of(int rank, int port, const LocalJobOptions& options) {
   Environment environment;
   const int num_cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  environment.set_default("OMP_NUM_THREADS", std::to_string(std::max(1, num_cores / options.num_ranks)));
+  environment.set_default("OMP_NUM_THREADS",
+                          std::to_string(std::max(1, num_cores / options.num_ranks)));
   environment.set_default("TORCH_CPP_LOG_LEVEL", "ERROR");  // c10d warns about every retry
   const std::string num_ranks = std::to_string(options.num_ranks);
   environment.set("RANK", std::to_string(rank));
@@ -274,7 +275,9 @@ int LocalJob::num_running() const {
       std::count_if(children_.begin(), children_.end(), [](const Child& c) { return c.running; }));
 }
 
-pid_t LocalJob::pid(int rank) const { return children_[static_cast<std::size_t>(rank)].pid; }
+pid_t LocalJob::pid(int rank) const {
+  return children_[static_cast<std::size_t>(rank)].pid;
+}
 
 void LocalJob::signal_all(int number) const {
   if (children_.front().pid > 0) {

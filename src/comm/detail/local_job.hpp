@@ -1,7 +1,7 @@
 // How are the processes of one machine started, listened to and stopped?
 #pragma once
 
-#include <sys/types.h>
+#include "comm/detail/store.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -9,15 +9,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 #include <utility>
 #include <vector>
 
-#include "comm/detail/store.hpp"
-
 namespace colossal::detail {
 
-/// Holds the launcher's process id in every process it starts: marks the launch mode, and lets the child check that
-/// its parent still lives.
+/// Holds the launcher's process id in every process it starts: marks the launch mode, and lets the
+/// child check that its parent still lives.
 inline constexpr const char* kLauncherVariable = "COLOSSAL_LAUNCHER_PID";
 
 enum class Stream : std::uint8_t { out, err };
@@ -31,14 +30,15 @@ struct ChildExit {
 
 struct LocalJobOptions {
   int num_ranks = 1;
-  /// argv of every child, beginning with the program's name; the program is this process's own binary.
+  /// argv of every child, beginning with the program's name; the program is this process's own
+  /// binary.
   std::vector<std::string> arguments;
   /// Added to the inherited environment, beside the torchrun variables.
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
-/// Processes of this binary, one per rank, in a process group of their own, with a store that this process hosts.
-/// Their stdin is empty; their output arrives line by line. One thread only.
+/// Processes of this binary, one per rank, in a process group of their own, with a store that this
+/// process hosts. Their stdin is empty; their output arrives line by line. One thread only.
 class LocalJob {
  public:
   /// Gets one line with its newline, or the unfinished last one.
@@ -51,7 +51,8 @@ class LocalJob {
   LocalJob(const LocalJob&) = delete;
   LocalJob& operator=(const LocalJob&) = delete;
 
-  /// Waits up to `timeout` for output, exits or input on `wake_fd` (-1: none); passes output on; returns new exits.
+  /// Waits up to `timeout` for output, exits or input on `wake_fd` (-1: none); passes output on;
+  /// returns new exits.
   std::vector<ChildExit> poll(std::chrono::milliseconds timeout, int wake_fd = -1);
   [[nodiscard]] int num_running() const;
   /// Process id of a rank.

@@ -1,13 +1,13 @@
 // Under which keys do ranks publish failures and beats?
 #include "comm/detail/peers.hpp"
 
+#include "core/error.hpp"
+#include "core/log.hpp"
+
 #include <fmt/format.h>
 
 #include <sstream>
 #include <thread>
-
-#include "core/error.hpp"
-#include "core/log.hpp"
 
 namespace colossal::detail {
 namespace {
@@ -15,7 +15,9 @@ namespace {
 constexpr const char* kAbortKey = "abort";
 constexpr const char* kHeardKey = "heard";
 
-std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
+std::string beat_key(int rank) {
+  return fmt::format("beat/{}", rank);
+}
 
 }  // namespace
 

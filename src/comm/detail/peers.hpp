@@ -1,14 +1,15 @@
-// What do ranks tell each other through the store? The first failure of the run, and every rank's beat.
+// What do ranks tell each other through the store? The first failure of the run, and every rank's
+// beat.
 #pragma once
+
+#include "comm/detail/progress.hpp"
+#include "comm/detail/store.hpp"
 
 #include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "comm/detail/progress.hpp"
-#include "comm/detail/store.hpp"
 
 namespace colossal::detail {
 
@@ -29,8 +30,8 @@ Failure report_failure(Store& store, const Failure& failure);
 /// The failure that ends the run, if any.
 [[nodiscard]] std::optional<Failure> reported_failure(Store& store);
 
-/// Last use of the store before an early exit. The host of the store waits, at most `patience`, until the `others`
-/// have called this too: they could not read why the run ends otherwise.
+/// Last use of the store before an early exit. The host of the store waits, at most `patience`,
+/// until the `others` have called this too: they could not read why the run ends otherwise.
 void depart(Store& store, bool hosting, int others, std::chrono::milliseconds patience) noexcept;
 
 void publish_beat(Store& store, int rank, const Beat& beat);

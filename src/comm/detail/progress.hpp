@@ -47,8 +47,8 @@ class Progress {
   Beat beat_;
 };
 
-/// The ranks that explain why `collective` did not finish: who never entered it, or entered another one.
-/// ranks[i] said beats[i].
+/// The ranks that explain why `collective` did not finish: who never entered it, or entered another
+/// one. ranks[i] said beats[i].
 [[nodiscard]] std::string blame(const Collective& collective,
                                 const std::vector<int>& ranks,
                                 const std::vector<Beat>& beats);

@@ -1,11 +1,11 @@
 // Which rank is to blame when a collective does not come back?
 #include "comm/detail/session.hpp"
 
+#include "core/error.hpp"
+
 #include <fmt/format.h>
 
 #include <thread>
-
-#include "core/error.hpp"
 
 namespace colossal::detail {
 namespace {
@@ -16,7 +16,9 @@ void throw_if_reported(Store& store) {
   }
 }
 
-double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000.0; }
+double seconds(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000.0;
+}
 
 std::string join_ranks(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
@@ -56,9 +58,9 @@ void Session::fail_broken(const Collective& collective,
       silent.push_back(ranks[i]);
     }
   }
-  const std::string culprit =
-      silent.empty() ? std::string("a connection is lost though every rank is alive")
-                     : fmt::format("{} died without a message", join_ranks(silent));
+  const std::string culprit = silent.empty()
+                                  ? std::string("a connection is lost though every rank is alive")
+                                  : fmt::format("{} died without a message", join_ranks(silent));
   fail(ErrorKind::comm,
        "peer-lost",
        "{}: {} #{} of group {} ({} bytes) broke on rank {}: {}",

@@ -1,18 +1,19 @@
 // What do all groups of one World share?
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "comm/detail/progress.hpp"
 #include "comm/detail/store.hpp"
 #include "comm/detail/watchdog.hpp"
 #include "comm/world.hpp"
 
+#include <memory>
+#include <string>
+#include <vector>
+
 namespace colossal::detail {
 
-/// Connection, progress and watchdog of this rank. All members but the watchdog belong to the main thread.
+/// Connection, progress and watchdog of this rank. All members but the watchdog belong to the main
+/// thread.
 struct Session {
   LaunchOptions launch;
   WorldTimeouts timeouts;
@@ -20,11 +21,11 @@ struct Session {
   Progress progress;
   std::unique_ptr<Watchdog> watchdog;
 
-  /// Why `collective` of these global ranks did not finish in time: comm "peer-failed" if a failure was reported, else
-  /// comm "collective-timeout" naming the ranks that never entered it.
+  /// Why `collective` of these global ranks did not finish in time: comm "peer-failed" if a failure
+  /// was reported, else comm "collective-timeout" naming the ranks that never entered it.
   [[noreturn]] void fail_timeout(const Collective& collective, const std::vector<int>& ranks);
-  /// Why `collective` broke: comm "peer-failed" if a failure is reported within a few heartbeats, else comm "peer-lost"
-  /// naming the ranks whose heartbeat has stopped.
+  /// Why `collective` broke: comm "peer-failed" if a failure is reported within a few heartbeats,
+  /// else comm "peer-lost" naming the ranks whose heartbeat has stopped.
   [[noreturn]] void fail_broken(const Collective& collective,
                                 const std::vector<int>& ranks,
                                 const std::string& reason);

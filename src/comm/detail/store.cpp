@@ -1,22 +1,25 @@
-// How is the store reached? c10d's TCPStore on a socket that we bind, so that bind errors are ours to explain.
+// How is the store reached? c10d's TCPStore on a socket that we bind, so that bind errors are ours
+// to explain.
 #include "comm/detail/store.hpp"
 
+#include "core/error.hpp"
+
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <cerrno>
+#include <cstring>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
-
-#include "core/error.hpp"
 
 namespace colossal::detail {
 namespace {
 
-std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
 
 std::string reason(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
@@ -138,7 +141,8 @@ std::unique_ptr<Store> Store::join(const Endpoint& endpoint, std::chrono::millis
   } catch (const std::exception& error) {
     fail(ErrorKind::comm,
          "rendezvous",
-         "no rendezvous store answered at {}:{} within {} s ({}); check that rank 0 has started and that "
+         "no rendezvous store answered at {}:{} within {} s ({}); check that rank 0 has started "
+         "and that "
          "MASTER_ADDR and MASTER_PORT name its machine",
          endpoint.address,
          endpoint.port,
@@ -151,9 +155,15 @@ std::unique_ptr<Store> Store::join(const Endpoint& endpoint, std::chrono::millis
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
 
-const Endpoint& Store::endpoint() const noexcept { return impl_->endpoint; }
-bool Store::is_host() const noexcept { return impl_->hosting; }
-c10d::Store& Store::native() const noexcept { return *impl_->store; }
+const Endpoint& Store::endpoint() const noexcept {
+  return impl_->endpoint;
+}
+bool Store::is_host() const noexcept {
+  return impl_->hosting;
+}
+c10d::Store& Store::native() const noexcept {
+  return *impl_->store;
+}
 
 void Store::set(const std::string& key, std::string_view value) {
   c10d::Store& store = native();

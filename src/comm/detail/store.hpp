@@ -1,4 +1,5 @@
-// How do ranks share small texts? One key-value store over TCP; its c10d type stays in two .cpp files.
+// How do ranks share small texts? One key-value store over TCP; its c10d type stays in two .cpp
+// files.
 #pragma once
 
 #include <chrono>
@@ -24,8 +25,8 @@ struct Endpoint {
 /// True for addresses that only processes of this machine can reach.
 [[nodiscard]] bool is_loopback(std::string_view address);
 
-/// One connection to a c10d TCPStore, and the server itself for the process that hosts it. Calls are serialised.
-/// Errors of all members: comm "store-lost" if the server does not answer.
+/// One connection to a c10d TCPStore, and the server itself for the process that hosts it. Calls
+/// are serialised. Errors of all members: comm "store-lost" if the server does not answer.
 class Store {
  public:
   /// Hosts a server and connects to it; a loopback address is not reachable from other machines.

@@ -1,11 +1,11 @@
 // How does a rank find out that another one failed, and how does it leave?
 #include "comm/detail/watchdog.hpp"
 
-#include <cstdlib>
-#include <utility>
-
 #include "core/error.hpp"
 #include "core/log.hpp"
+
+#include <cstdlib>
+#include <utility>
 
 namespace colossal::detail {
 Watchdog::Watchdog(std::unique_ptr<Store> store, const WatchdogOptions& options, Progress& progress)
@@ -20,7 +20,9 @@ Watchdog::Watchdog(std::unique_ptr<Store> store, const WatchdogOptions& options,
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
-void Watchdog::stand_down() noexcept { standing_down_ = true; }
+void Watchdog::stand_down() noexcept {
+  standing_down_ = true;
+}
 
 void Watchdog::stop() {
   stand_down();

@@ -1,6 +1,10 @@
 // Who notices that a peer has failed while the main thread is busy or stuck?
 #pragma once
 
+#include "comm/detail/peers.hpp"
+#include "comm/detail/progress.hpp"
+#include "comm/detail/store.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -10,10 +14,6 @@
 #include <stop_token>
 #include <thread>
 #include <vector>
-
-#include "comm/detail/peers.hpp"
-#include "comm/detail/progress.hpp"
-#include "comm/detail/store.hpp"
 
 namespace colossal::detail {
 
@@ -28,14 +28,16 @@ struct WatchdogOptions {
   bool hosting = false;
 };
 
-/// A thread with its own store connection: publishes this rank's beat, and leaves the process by std::_Exit(8) when a
-/// failure was reported, a peer is lost or the store is gone. Rank 0 watches all ranks, the others watch rank 0.
+/// A thread with its own store connection: publishes this rank's beat, and leaves the process by
+/// std::_Exit(8) when a failure was reported, a peer is lost or the store is gone. Rank 0 watches
+/// all ranks, the others watch rank 0.
 class Watchdog {
  public:
   /// Every rank has published a beat before. `progress` outlives the object.
   Watchdog(std::unique_ptr<Store> store, const WatchdogOptions& options, Progress& progress);
 
-  /// From now on the thread no longer ends the process: its owner is leaving by itself. Never blocks.
+  /// From now on the thread no longer ends the process: its owner is leaving by itself. Never
+  /// blocks.
   void stand_down() noexcept;
   /// Stops the thread; waits for at most one store call.
   void stop();

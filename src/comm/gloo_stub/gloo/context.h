@@ -1,4 +1,5 @@
-// Stand-in for gloo/context.h: the one member c10d's inline code names. The real class lives in libtorch_cpu.
+// Stand-in for gloo/context.h: the one member c10d's inline code names. The real class lives in
+// libtorch_cpu.
 #pragma once
 
 #include <chrono>
