@@ -138,19 +138,25 @@ setup_tests() {
   need_requirements "${test_requirements[@]}"
 }
 
-# torch_dir: the folder CMake is to use; empty if CMake is to look in .venv.
-torch_dir() { [ -z "${TORCH_DIR:-}" ] || (cd "$TORCH_DIR" && pwd); }
+# torch_folder: the LibTorch to build with: TORCH_DIR, else the wheel in .venv.
+torch_folder() {
+  if [ -n "${TORCH_DIR:-}" ]; then
+    (cd "$TORCH_DIR" && pwd)
+  else
+    compgen -G "$colossal_root/.venv/lib/python3*/site-packages/torch" | head -n 1
+  fi
+}
 
 # configure PRESET: runs CMake only the first time and when another LibTorch is named; Ninja re-runs it for the rest.
 configure() {
-  local preset=$1 folder=$colossal_root/build/$1 wanted cached werror=ON
-  wanted=$(torch_dir)
-  [ -n "$wanted" ] || wanted=$(compgen -G "$colossal_root/.venv/lib/python3*/site-packages/torch" | head -n 1)
-  cached=$(sed -n 's/^TORCH_DIR:PATH=//p' "$folder/CMakeCache.txt" 2>/dev/null)
-  [ -e "$folder/build.ninja" ] && [ "$cached" = "$wanted" ] && return 0
+  local preset=$1 folder=$colossal_root/build/$1 torch werror=ON
+  torch=$(torch_folder)
+  if [ -e "$folder/build.ninja" ] && grep -qxF "TORCH_DIR:PATH=$torch" "$folder/CMakeCache.txt"; then
+    return 0
+  fi
   # Warnings of compilers that were never tried must not keep a user from training.
   [ "$(system_name)" = debian-12 ] || werror=OFF
-  (cd "$colossal_root" && cmake --preset "$preset" -DTORCH_DIR="$wanted" -DCOLOSSAL_WERROR=$werror) >&2
+  (cd "$colossal_root" && cmake --preset "$preset" -DTORCH_DIR="$torch" -DCOLOSSAL_WERROR=$werror) >&2
 }
 
 # build PRESET TARGET...: prints nothing when all is up to date.

@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# Does everything work? Installs what is missing, lints, builds with warnings as errors, and runs all tests.
+set -uo pipefail
+# shellcheck source=scripts/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$colossal_root" || exit 1
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/test.sh [--quick | --tidy]
+
+  (nothing)  all that CI runs: lints, build, unit, golden, rank and end-to-end tests, schema, configs, sanitizers
+  --quick    lints, then build and unit tests of the folders that differ from the main branch
+  --tidy     every clang-tidy check on every source file (minutes), nothing else
+
+The last line is `N passed, M failed`; the exit code is 1 if anything failed, 9 if something cannot be installed here.
+USAGE
+}
+
+# Their tests need no LibTorch, so they build in seconds and sanitizers see all the code they run.
+readonly sanitized=(core config)
+readonly tidy_fast='-*,readability-identifier-naming,readability-function-size'
+passed=0
+failed=0
+
+heading() { printf '\n=== %s (%d s)\n' "$*" "$SECONDS"; }
+
+finish() {
+  printf '%d passed, %d failed\n' "$passed" "$failed"
+  [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+  exit
+}
+
+# count PASSED FAILED
+count() {
+  passed=$((passed + $1))
+  failed=$((failed + $2))
+}
+
+# step NAME COMMAND...: one check that passes or fails.
+step() {
+  local name=$1
+  shift
+  if "$@"; then
+    count 1 0
+  else
+    printf 'FAILED: %s\n' "$name"
+    count 0 1
+    return 1
+  fi
+}
+
+# run_tests PRESET CTEST_ARGUMENT...: runs CTest and counts the test cases inside each test program.
+run_tests() {
+  local folder=build/$1 counts
+  shift
+  rm -f "$folder/Testing/Temporary/LastTest.log"
+  if ! ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@"; then
+    echo "FAILED: ctest $*"
+  fi
+  read -ra counts < <(python3 scripts/test_report.py count "$folder/Testing/Temporary/LastTest.log")
+  count "${counts[@]}"
+}
+
+# changed_files: what differs from the main branch, or else from the commit before, and what is not committed.
+changed_files() {
+  local base
+  base=$(git merge-base HEAD origin/main 2>/dev/null)
+  if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
+    base=$(git rev-parse --verify -q HEAD~1 || git hash-object -t tree /dev/null)
+  fi
+  { git diff --name-only --diff-filter=d "$base" -- "$@"; git ls-files --others --exclude-standard -- "$@"; } | sort -u
+}
+
+# tidy CHECKS: clang-tidy on the source files named on standard input; "" = the checks of .clang-tidy.
+tidy() {
+  local options=(--quiet -p build/cpu)
+  [ -z "$1" ] || options+=("--checks=$1")
+  xargs -r -n 1 -P "$(nproc)" .venv/bin/clang-tidy "${options[@]}" 2>/dev/null
+}
+
+print_versions() {
+  printf '%s, %s cores, %s\n' "$(system_name)" "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+  printf 'g++ %s, %s, torch %s\n' "$(g++ -dumpfullversion)" "$(cmake --version | head -n 1)" \
+    "$(sed -n "s/^__version__ = '\(.*\)'/\1/p" "$(torch_folder)/version.py")"
+}
+
+lint() {
+  local output
+  heading "lint"
+  output=$(scripts/lint/all.sh 2>&1)
+  printf '%s\n' "$output"
+  read -ra counts < <(sed -n '$s/lint: \([0-9]*\) passed, \([0-9]*\) failed/\1 \2/p' <<<"$output")
+  count "${counts[@]:-0 1}"
+}
+
+schema_is_fresh() {
+  build/cpu/colossal-train config schema | diff -u schemas/colossal-train.schema.json - && return 0
+  echo "regenerate it: build/cpu/colossal-train config schema > schemas/colossal-train.schema.json"
+  return 1
+}
+
+configs_are_valid() {
+  local config
+  for config in configs/*.yaml; do
+    step "validate $config" build/cpu/colossal-train validate "$config"
+  done
+}
+
+sanitizers() {
+  local folder targets=()
+  for folder in "${sanitized[@]}"; do targets+=("unit_${folder}_test"); done
+  step "sanitizer build" build sanitize "${targets[@]}" || return 0
+  run_tests sanitize -R "^unit\.($(IFS='|' && echo "${sanitized[*]}"))$" -j "$(nproc)"
+}
+
+quick() {
+  local folder targets=() names=()
+  lint
+  while IFS= read -r folder; do
+    [ -f "tests/unit/$folder/CMakeLists.txt" ] || continue
+    names+=("$folder")
+    grep -q "^build unit_${folder}_test:" build/cpu/build.ninja && targets+=("unit_${folder}_test")
+  done < <(changed_files src tests/unit scripts/lint | sed -n 's#^src/\([^/]*\)/.*#\1#p; s#^tests/unit/\([^/]*\)/.*#\1#p; s#^scripts/\(lint\)/.*#\1#p' | sort -u)
+  [ ${#names[@]} = 0 ] && { echo "no folder with unit tests has changed"; return; }
+  heading "build and test: ${names[*]}"
+  [ ${#targets[@]} = 0 ] || step "build" build cpu "${targets[@]}" || return
+  run_tests cpu -R "^unit\.($(IFS='|' && echo "${names[*]}"))$" -j "$(nproc)"
+}
+
+everything() {
+  lint
+  heading "build"
+  step "build" build cpu || return
+  heading "unit and golden tests"
+  run_tests cpu -L 'unit|golden' -j 2
+  heading "rank tests"
+  run_tests cpu -L ranks -j 1
+  heading "end-to-end tests"
+  run_tests cpu -L e2e -j 1
+  heading "schema and configs"
+  step "schema" schema_is_fresh
+  configs_are_valid
+  heading "address and undefined-behaviour sanitizers"
+  sanitizers
+  heading "clang-tidy: names and sizes in changed files"
+  step "clang-tidy" tidy "$tidy_fast" < <(changed_files 'src/*.cpp' 'apps/*.cpp')
+  heading "slowest files and sizes"
+  python3 scripts/test_report.py slowest build/cpu/.ninja_log
+  ls -lh build/cpu/colossal-train
+}
+
+mode=${1:-everything}
+case $mode in
+  everything | --quick | --tidy) ;;
+  --help | -h) usage; exit 0 ;;
+  *) usage >&2; exit 2 ;;
+esac
+
+setup_all() {
+  setup_build && setup_tests && print_versions && configure cpu &&
+    { [ "$mode" != everything ] || configure sanitize; }
+}
+heading "setup"
+with_lock setup_all || { count 0 1; finish; }
+
+case $mode in
+  everything) everything ;;
+  --quick) quick ;;
+  --tidy) step "clang-tidy" tidy "" < <(git ls-files 'src/*.cpp' 'apps/*.cpp') ;;
+esac
+printf '\n'
+finish
