@@ -1,0 +1,149 @@
+# Do the scripts around the program keep their word: data preparation, installing, counting tests, plotting?
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCRIPTS = ROOT / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import test_report  # noqa: E402  (found through the line above)
+
+
+def run(*command, **options):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **options)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def program(self, name, text):
+        """A stand-in for a program, first on PATH."""
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/bash\n" + text + "\n", encoding="utf-8")
+        path.chmod(0o755)
+        return {**os.environ, "PATH": f"{path.parent}:{os.environ['PATH']}"}
+
+
+class Kjv(Folder):
+    SCRIPT = SCRIPTS / "data" / "kjv.sh"
+
+    def test_train_and_eval_are_the_whole_text_split_at_a_verse(self):
+        done = run(self.SCRIPT, self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        train, held_out = ((self.folder / name).read_bytes() for name in ("train.txt", "eval.txt"))
+        whole = run("bible", "-f", "gen1:1-rev22:21", stdin=subprocess.DEVNULL).stdout.encode()
+        self.assertEqual(train + held_out, whole)
+        self.assertTrue(train.endswith(b"\n") and held_out.endswith(b"\n"))
+        self.assertFalse(set(train.splitlines()) & set(held_out.splitlines()))
+        self.assertAlmostEqual(len(train) / len(whole), 0.95, delta=0.0002)
+        self.assertNotIn(0, whole)
+        for part in (train, held_out):
+            self.assertIn(hashlib.sha256(part).hexdigest(), done.stdout)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["eval.txt", "train.txt"])
+
+    def test_leaves_whole_files_alone_and_repairs_others(self):
+        run(self.SCRIPT, self.folder)
+        before = (self.folder / "train.txt").stat().st_mtime_ns
+        self.assertEqual(run(self.SCRIPT, self.folder).stdout, "")
+        self.assertEqual((self.folder / "train.txt").stat().st_mtime_ns, before)
+        (self.folder / "eval.txt").write_text("cut\n", encoding="utf-8")
+        self.assertIn("eval.txt", run(self.SCRIPT, self.folder).stdout)
+
+    def test_refuses_a_text_that_is_not_whole(self):
+        done = run(self.SCRIPT, self.folder / "out", env=self.program("bible", "echo 'Ge1:1 In the beginning'"))
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("1 verses instead of 31102", done.stderr)
+        self.assertEqual(list((self.folder / "out").iterdir()), [])
+
+
+class Setup(Folder):
+    def need(self, env):
+        return run("bash", "-c", f". {SCRIPTS / 'setup.sh'}; need_packages git no-such-package-1 no-such-package-2", env=env)
+
+    def test_without_root_prints_the_exact_command_and_stops(self):
+        done = self.need(self.program("id", "echo 1000"))
+        self.assertEqual(done.returncode, 9)
+        self.assertIn("apt-get install -y --no-install-recommends no-such-package-1 no-such-package-2\n", done.stderr)
+
+    def test_as_root_installs_what_is_missing_and_tries_again(self):
+        self.program("id", "echo 0")
+        self.program("sleep", "exit 0")
+        env = self.program("apt-get", f'echo "$*" >> {self.folder}/calls; [ "$1" = update ] || [ "$(grep -c install {self.folder}/calls)" = 3 ]')
+        done = self.need(env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        calls = (self.folder / "calls").read_text(encoding="utf-8").splitlines()
+        install = "install -y --no-install-recommends no-such-package-1 no-such-package-2"
+        self.assertEqual([call for call in calls if call != "update"], [install] * 3)
+        self.assertIn("update", calls)
+
+    def test_rejects_a_torch_dir_without_libtorch(self):
+        done = run("bash", "-c", f". {SCRIPTS / 'setup.sh'}; need_torch", env={**os.environ, "TORCH_DIR": str(self.folder)})
+        self.assertEqual(done.returncode, 9)
+        self.assertIn("holds no lib/libtorch_cpu.so", done.stderr)
+
+
+class Train(Folder):
+    def test_without_config_prints_usage(self):
+        done = run(SCRIPTS / "train.sh")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("usage: scripts/train.sh CONFIG", done.stderr)
+
+
+class Report(unittest.TestCase):
+    @staticmethod
+    def log(*programs):
+        return "".join(f"{i}/9 Testing: t{i}\nOutput:\n{output}\n<end of output>\n{'Test Passed.' if good else 'Test Failed.'}\n"
+                       for i, (output, good) in enumerate(programs, 1))
+
+    def test_adds_test_cases_of_all_programs(self):
+        log = self.log(("All tests passed (1,234 assertions in 12 test cases)", True),
+                       ("test cases:  5 |  3 passed | 2 failed\nassertions: 9 | 7 passed | 2 failed", False),
+                       ("Ran 7 tests in 0.1s\n\nFAILED (failures=1, errors=2)", False))
+        self.assertEqual(test_report.count(log), (12 + 3 + 4, 2 + 3))
+
+    def test_counts_crashes_and_empty_programs_as_failures(self):
+        self.assertEqual(test_report.count(self.log(("Segmentation fault", False))), (0, 1))
+        self.assertEqual(test_report.count(self.log(("No tests ran", True))), (0, 1))
+        self.assertEqual(test_report.count(self.log(("All tests passed (2 assertions in 1 test case)", False))), (1, 1))
+
+    def test_names_the_slowest_objects(self):
+        log = "# ninja log v5\n0\t1500\t1\ta.o\th\n0\t9000\t1\tprogram\th\n1500\t9500\t1\tb.o\th\n"
+        self.assertEqual(test_report.slowest(log), [(8.0, "b.o"), (1.5, "a.o")])
+
+
+class Plot(Folder):
+    SCRIPT = SCRIPTS / "plot" / "loss.py"
+
+    def plot(self, lines):
+        metrics = self.folder / "metrics.jsonl"
+        metrics.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines), encoding="utf-8")
+        return run(sys.executable, self.SCRIPT, self.folder, "-o", self.folder / "loss.svg")
+
+    def test_draws_train_and_eval_and_keeps_the_last_record_of_a_step(self):
+        done = self.plot([{"kind": "train", "step": 1, "loss": 5.0}, {"kind": "train", "step": 2, "loss": 9.0},
+                          {"kind": "resume", "step": 1}, {"kind": "train", "step": 2, "loss": 4.0},
+                          {"kind": "eval", "step": 2, "loss": 4.5}, '{"kind": "train", "st'])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        svg = xml.etree.ElementTree.parse(self.folder / "loss.svg")
+        lines = svg.findall("{http://www.w3.org/2000/svg}polyline")
+        self.assertEqual([len(line.get("points").split()) for line in lines], [2, 1])
+        self.assertIn("last 4.0000", (self.folder / "loss.svg").read_text(encoding="utf-8"))
+
+    def test_says_what_is_missing(self):
+        self.assertIn("no train or eval record", self.plot([{"kind": "resume", "step": 1}]).stderr)
+        self.assertIn("does not exist", run(sys.executable, self.SCRIPT, self.folder / "none").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
