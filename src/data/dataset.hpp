@@ -1,15 +1,16 @@
-// Where do samples come from? A dataset is a numbered list of samples; no order, no rank, no thread lives here.
+// Where do samples come from? A dataset is a numbered list of samples; no order, no rank, no thread
+// lives here.
 #pragma once
+
+#include "config/config.hpp"
+#include "core/batch.hpp"
+#include "core/registry.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "config/config.hpp"
-#include "core/batch.hpp"
-#include "core/registry.hpp"
 
 namespace colossal {
 
@@ -18,8 +19,8 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Samples `indices` as one batch: "tokens" [n,S] and "labels" [n,S] int64, labels already shifted; an index of -1 gives
-  /// a row without labels (padding of the last evaluation batch).
+  /// Samples `indices` as one batch: "tokens" [n,S] and "labels" [n,S] int64, labels already
+  /// shifted; an index of -1 gives a row without labels (padding of the last evaluation batch).
   [[nodiscard]] virtual Batch read(std::span<const std::int64_t> indices) const = 0;
   /// Identity of the content (files, sizes, hash), stored in checkpoints and compared on resume.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
@@ -40,8 +41,9 @@ struct DatasetRequest {
 /// Table by data.type: text, synthetic.
 [[nodiscard]] const Registry<Dataset, const DatasetRequest&>& datasets();
 
-/// Opens the dataset of a split and checks it (config-and-cli 2.3). Errors (all exit 4): data "file-not-found",
-/// "data-unreadable", "data-empty", "data-too-short", "separator-in-text" (file, byte offset), ...
+/// Opens the dataset of a split and checks it (config-and-cli 2.3). Errors (all exit 4): data
+/// "file-not-found", "data-unreadable", "data-empty", "data-too-short", "separator-in-text" (file,
+/// byte offset), ...
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const DatasetRequest& request);
 
 }  // namespace colossal

@@ -1,23 +1,25 @@
-// How do samples become this rank's batches? Prefetched by worker threads, delivered in order, resumable exactly.
+// How do samples become this rank's batches? Prefetched by worker threads, delivered in order,
+// resumable exactly.
 #pragma once
+
+#include "core/batch.hpp"
+#include "data/dataset.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "core/batch.hpp"
-#include "data/dataset.hpp"
-
 namespace colossal {
 
-/// Which part of every micro-batch this data coordinate reads (same on pipeline, sequence and tensor peers).
+/// Which part of every micro-batch this data coordinate reads (same on pipeline, sequence and
+/// tensor peers).
 struct DataShard {
   int index = 0;
   int count = 1;
 };
 
-/// Position of the training stream: global samples consumed. Epoch and offset derive from it, so another number of
-/// ranks or another micro-batch size resumes at the same sample.
+/// Position of the training stream: global samples consumed. Epoch and offset derive from it, so
+/// another number of ranks or another micro-batch size resumes at the same sample.
 struct LoaderState {
   std::int64_t consumed = 0;
 };
@@ -36,11 +38,12 @@ struct LoaderSpec {
 struct StepBatch {
   std::vector<Batch> micro_batches;  ///< first_row set; step and training are the trainer's
   std::int64_t labelled = 0;         ///< labels != -100 in them
-  std::uint64_t data_hash = 0;       ///< sum mod 2^64 of splitmix64 of the dataset indices read here
-  std::int64_t samples = 0;          ///< read here
+  std::uint64_t data_hash = 0;  ///< sum mod 2^64 of splitmix64 of the dataset indices read here
+  std::int64_t samples = 0;     ///< read here
 };
 
-/// Training stream. Micro-batch j of replica d of n reads positions consumed + (j*n + d)*b + [0, b).
+/// Training stream. Micro-batch j of replica d of n reads positions consumed + (j*n + d)*b + [0,
+/// b).
 class Loader {
  public:
   /// `dataset` must outlive the loader. Errors as SampleOrder.
@@ -62,11 +65,14 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The batches of one evaluation pass for this data coordinate: sample i of the set goes to exactly one rank, once; rows
-/// beyond the set carry no labels. All ranks get the same number of batches.
+/// The batches of one evaluation pass for this data coordinate: sample i of the set goes to exactly
+/// one rank, once; rows beyond the set carry no labels. All ranks get the same number of batches.
 class EvalPlan {
  public:
-  EvalPlan(std::int64_t size, std::int64_t micro_batch, DataShard shard, std::int64_t max_batches /* 0: all */);
+  EvalPlan(std::int64_t size,
+           std::int64_t micro_batch,
+           DataShard shard,
+           std::int64_t max_batches /* 0: all */);
   [[nodiscard]] std::int64_t num_batches() const noexcept { return num_batches_; }
   /// Dataset indices of batch k here; -1: padding row.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t k) const;
