@@ -1,21 +1,23 @@
-// Which bytes live where? Decided once, before any memory exists, by a pure planner (architecture 5.7).
+// Which bytes live where? Decided once, before any memory exists, by a pure planner
+// (architecture 5.7).
 #pragma once
-
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "config/config.hpp"
 #include "core/registry.hpp"
 #include "mesh/layout.hpp"
 #include "nn/parameter.hpp"
 
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
 namespace colossal {
 
 /// One flat buffer of parameters that are reduced (later: gathered, moved) together.
 struct ChunkSpec {
-  std::vector<int> params;            ///< indices into the parameter list, in buffer order; tied ones are not listed
+  std::vector<int>
+      params;  ///< indices into the parameter list, in buffer order; tied ones are not listed
   std::vector<std::int64_t> offsets;  ///< element offset of each, multiples of kChunkAlignment
   std::int64_t numel = 0;             ///< length with padding
   AxisSet reduce_axes;                ///< gradients are summed over these
@@ -24,28 +26,39 @@ struct ChunkSpec {
 inline constexpr std::int64_t kChunkAlignment = 64;  ///< elements
 
 struct ChunkPlan {
-  std::vector<ChunkSpec> chunks;  ///< in order of the last use in backward: the first is reduced first
+  std::vector<ChunkSpec>
+      chunks;  ///< in order of the last use in backward: the first is reduced first
 };
+
+/// For each parameter the index of the one whose memory it uses: itself unless it is tied. Errors:
+/// internal "param-duplicate" (two of one name), "tied-owner" (no such parameter, or itself tied),
+/// "tied-shape".
+[[nodiscard]] std::vector<int> owner_indices(std::span<const ParamSpec> params);
 
 /// Makes the chunk plan of one memory policy. Pure.
 class ChunkPlanner {
  public:
   virtual ~ChunkPlanner() = default;
-  /// `params`: all parameters of this rank's stage in forward order of first use. `blocks[i]`: indices used by block i.
+  /// `params`: all parameters of this rank's stage in forward order of first use. `blocks[i]`:
+  /// indices used by block i. A use of a tied parameter is a use of its owner. Errors: internal
+  /// "param-unused" for a parameter of no block.
   [[nodiscard]] virtual ChunkPlan plan(std::span<const ParamSpec> params,
                                        std::span<const std::vector<int>> blocks,
                                        const Mesh& mesh) const = 0;
 };
 
+/// What a planner factory gets.
 struct ChunkPlannerRequest {
-  std::int64_t chunk_bytes = 0;  ///< target length of a chunk; a larger parameter gets its own chunk
+  std::int64_t chunk_bytes =
+      0;  ///< target length of a chunk; a larger parameter gets its own chunk
   std::int64_t item_bytes = 4;
 };
 
 /// Table by policy: "replicated" (every rank holds everything; gradients are all-reduced).
 [[nodiscard]] const Registry<ChunkPlanner, const ChunkPlannerRequest&>& chunk_planners();
 
-/// Target chunk length for a model of this many bytes: small enough that several reductions overlap with backward.
+/// Target chunk length in bytes for a model of this many bytes: small enough that several
+/// reductions overlap with backward.
 [[nodiscard]] std::int64_t default_chunk_bytes(std::int64_t model_bytes);
 
 }  // namespace colossal

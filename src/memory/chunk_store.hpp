@@ -1,5 +1,10 @@
-// Who owns the bytes of parameters, gradients and optimizer states? The one store, driven by a ChunkPlan.
+// Who owns the bytes of parameters, gradients and optimizer states? The one store, driven by a
+// ChunkPlan.
 #pragma once
+
+#include "memory/chunk_plan.hpp"
+#include "mesh/context.hpp"
+#include "nn/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -10,13 +15,10 @@
 #include <string_view>
 #include <vector>
 
-#include "memory/chunk_plan.hpp"
-#include "mesh/context.hpp"
-#include "nn/parameter.hpp"
-
 namespace colossal {
 
-/// Element range [begin, end) of a parameter's local tensor that a shard holds at [offset, offset + end - begin).
+/// Element range [begin, end) of a parameter's local tensor that a shard holds at [offset, offset +
+/// end - begin).
 struct Segment {
   int param = 0;
   std::int64_t begin = 0;
@@ -24,16 +26,18 @@ struct Segment {
   std::int64_t offset = 0;
 };
 
-/// What optimizers and checkpoints see of one chunk: flat, aligned master values, gradients and states.
+/// What optimizers and checkpoints see of one chunk: flat, aligned master values, gradients and
+/// states.
 struct FlatShard {
   at::Tensor master;
   at::Tensor grad;
-  std::map<std::string, at::Tensor, std::less<>> state;  ///< same length as master, zero at the start
-  std::vector<Segment> segments;                         ///< in order of offset; gaps are zero padding
+  std::map<std::string, at::Tensor, std::less<>>
+      state;                      ///< same length as master, zero at the start
+  std::vector<Segment> segments;  ///< in order of offset; gaps are zero padding
 };
 
-/// Chunk states: parameters are gathered or not; gradients: empty -> accumulating -> reducing -> ready -> empty.
-/// An illegal transition is Error(internal) "chunk-state" naming the chunk.
+/// Chunk states: parameters are gathered or not; gradients: empty -> accumulating -> reducing ->
+/// ready -> empty. An illegal transition is Error(internal) "chunk-state" naming the chunk.
 class ChunkStore {
  public:
   struct Block {
@@ -41,8 +45,8 @@ class ChunkStore {
     std::vector<Parameter*> parameters;
   };
 
-  /// Allocates and initialises all chunks. `blocks` in forward order; parameters must outlive the store.
-  /// `optimizer_states`: names of the states kept beside each master.
+  /// Allocates and initialises all chunks. `blocks` in forward order; parameters must outlive the
+  /// store. `optimizer_states`: names of the states kept beside each master.
   ChunkStore(std::span<const Block> blocks,
              const ChunkPlanner& planner,
              std::span<const std::string_view> optimizer_states,
@@ -57,10 +61,12 @@ class ChunkStore {
 
   /// Zeroes all gradients: the start of a step.
   void begin_gradients();
-  /// The block's gradients of this micro-batch are in. After the last micro-batch (`last`), a chunk whose blocks have all
-  /// reported is summed over its axes in the background, chunks in plan order on every rank.
+  /// The block's gradients of this micro-batch are in. After the last micro-batch (`last`), a chunk
+  /// whose blocks have all reported is summed over its axes in the background, chunks in plan order
+  /// on every rank.
   void gradients_ready(int block, bool last);
-  /// Waits for all reductions; gradients are then summed over all ranks. Errors: internal if a block never reported.
+  /// Waits for all reductions; gradients are then summed over all ranks. Errors: internal if a
+  /// block never reported.
   void finish_gradients();
   /// New master values -> compute parameters (a no-op where the parameter is its own master).
   void publish();

@@ -1,0 +1,250 @@
+// Are parameters views of their chunks, do gradients add up in place, and is every misuse caught?
+#include "memory/chunk_store.hpp"
+
+#include "memory_helpers.hpp"
+#include "support/close.hpp"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace colossal {
+namespace {
+
+using test::error_of;
+using test::require_close;
+using test::spec_of;
+
+Config config_of(Precision precision) {
+  Config config;
+  config.train.precision = precision;
+  return config;
+}
+
+/// Three blocks: embed [6,4]; body [5] and [70]; head tied to embed. Chunks of 64 elements.
+struct Model {
+  explicit Model(Precision precision = Precision::fp64)
+      : context(config_of(precision)),
+        embed(spec_of("embed", {6, 4})),
+        body(spec_of("body", {5})),
+        large(spec_of("large", {70})),
+        head(spec_of("head", {6, 4}, "embed")) {
+    const auto planner =
+        chunk_planners().make("replicated", {.chunk_bytes = 64 * 8, .item_bytes = 8});
+    const std::vector<ChunkStore::Block> blocks = {
+        {"first", {&embed}}, {"middle", {&body, &large}}, {"last", {&head}}};
+    store = std::make_unique<ChunkStore>(
+        blocks, *planner, std::array<std::string_view, 2>{"m", "v"}, context);
+  }
+
+  void acquire_all() const {
+    for (const int block : {0, 1, 2}) {
+      store->acquire(block);
+    }
+  }
+
+  ParallelContext context;
+  Parameter embed;
+  Parameter body;
+  Parameter large;
+  Parameter head;
+  std::unique_ptr<ChunkStore> store;
+};
+
+TEST_CASE("parameters are leaves inside their chunk, with the initial values of their names",
+          "[memory]") {
+  for (const Precision precision : {Precision::fp64, Precision::fp32}) {
+    const Model model(precision);
+    model.acquire_all();
+    for (const FlatShard& shard : model.store->shards()) {
+      CHECK(shard.master.scalar_type() == model.context.dtype());
+      for (const Segment& segment : shard.segments) {
+        const Parameter& parameter =
+            *model.store->parameters()[static_cast<std::size_t>(segment.param)];
+        const at::Tensor& leaf = parameter.tensor();
+        CHECK((leaf.is_leaf() && leaf.requires_grad() && leaf.is_contiguous()));
+        CHECK(leaf.sizes() == at::IntArrayRef(parameter.spec().shape));
+        CHECK(segment.end - segment.begin == leaf.numel());
+        const auto offset = static_cast<std::ptrdiff_t>(segment.offset) * leaf.element_size();
+        CHECK(leaf.data_ptr() == static_cast<char*>(shard.master.data_ptr()) + offset);
+        CHECK(leaf.grad().data_ptr() == static_cast<char*>(shard.grad.data_ptr()) + offset);
+        at::Tensor expected = at::zeros(leaf.sizes(), leaf.options());
+        initialize(expected, parameter.spec(), model.context);
+        CHECK(expected.equal(leaf.detach()));
+      }
+    }
+  }
+}
+
+TEST_CASE("every owner has one segment; states are zero and as long as the master", "[memory]") {
+  const Model model;
+  std::vector<int> seen(model.store->parameters().size(), 0);
+  CHECK(seen.size() == 3);
+  for (const FlatShard& shard : model.store->shards()) {
+    CHECK(shard.state.size() == 2);
+    for (const auto& [name, state] : shard.state) {
+      CHECK(state.sizes() == shard.master.sizes());
+      CHECK(state.abs().max().item<double>() == 0);
+    }
+    for (const Segment& segment : shard.segments) {
+      ++seen[static_cast<std::size_t>(segment.param)];
+    }
+  }
+  CHECK(seen == std::vector<int>{1, 1, 1});
+}
+
+TEST_CASE("writing the chunk changes the parameter without disturbing autograd", "[memory]") {
+  const Model model;
+  model.acquire_all();
+  const at::Tensor loss = at::mul(model.body.tensor(), model.body.tensor()).sum();
+  for (const FlatShard& shard : model.store->shards()) {
+    shard.master.fill_(2);  // as an optimizer would, before this graph's backward
+  }
+  CHECK(model.body.tensor().sum().item<double>() == 10);
+  model.store->begin_gradients();
+  CHECK_NOTHROW(loss.backward());
+  CHECK(model.body.tensor().grad().sum().item<double>() == 20);
+}
+
+TEST_CASE(
+    "gradients add up in place over uses and micro-batches; a tied gradient is the sum of both "
+    "uses",
+    "[memory]") {
+  const Model model;
+  ChunkStore& store = *model.store;
+  model.acquire_all();
+  store.begin_gradients();
+  const void* const place = model.embed.tensor().grad().data_ptr();
+  for (const bool last : {false, true}) {
+    at::mul(model.head.tensor(), 3).sum().backward();
+    store.gradients_ready(2, last);
+    at::mul(model.body.tensor(), 5).sum().backward();
+    at::sum(model.large.tensor()).backward();
+    store.gradients_ready(1, last);
+    at::sum(model.embed.tensor()).backward();
+    store.gradients_ready(0, last);
+  }
+  store.finish_gradients();
+  CHECK(model.embed.tensor().grad().data_ptr() == place);
+  require_close(
+      at::full({6, 4}, 8.0, at::kDouble), model.embed.tensor().grad(), 0, "tied gradient");
+  require_close(
+      at::full({5}, 10.0, at::kDouble), model.body.tensor().grad(), 0, "accumulated gradient");
+  double sum = 0;
+  for (const FlatShard& shard : store.shards()) {
+    sum += shard.grad.sum().item<double>();  // padding must not count
+  }
+  CHECK(sum == 24 * 8 + 5 * 10 + 70 * 2);
+  store.publish();
+  store.begin_gradients();
+  CHECK(model.embed.tensor().grad().abs().max().item<double>() == 0);
+}
+
+TEST_CASE("parameters are valid between acquire and the matching release only", "[memory]") {
+  const Model model;
+  ChunkStore& store = *model.store;
+  const auto available = [](const Parameter& parameter) {
+    try {
+      (void)parameter.tensor();
+    } catch (const Error& error) {
+      CHECK(error.id() == "parameter-unavailable");
+      return false;
+    }
+    return true;
+  };
+  CHECK_FALSE(available(model.embed));
+  store.acquire(0);
+  store.acquire(0);
+  CHECK(available(model.embed));
+  CHECK_FALSE(available(model.head));
+  store.release(0);
+  CHECK(available(model.embed));
+  store.release(0);
+  CHECK_FALSE(available(model.embed));
+  const Error error = error_of([&] { store.release(0); });
+  CHECK(error.id() == "chunk-state");
+  CHECK_THAT(error.what(),
+             Catch::Matchers::Contains("'first'") && Catch::Matchers::Contains("'embed'"));
+}
+
+/// Steps of a chunk's life, by letter: b begin, 0-2 last report of a block, x early report of block
+/// 1, f finish, p publish.
+void play(ChunkStore& store, const std::string& script) {
+  for (const char c : script) {
+    switch (c) {
+      case 'b':
+        store.begin_gradients();
+        break;
+      case 'x':
+        store.gradients_ready(1, false);
+        break;
+      case 'f':
+        store.finish_gradients();
+        break;
+      case 'p':
+        store.publish();
+        break;
+      default:
+        store.gradients_ready(c - '0', true);
+    }
+  }
+}
+
+TEST_CASE("legal sequences of a step pass", "[memory]") {
+  for (const char* script : {"p", "b210fp", "bxx210fpb210fp", "b210fb210f", "b012f", "b210fpp"}) {
+    INFO(script);
+    CHECK_NOTHROW(play(*Model().store, script));
+  }
+}
+
+TEST_CASE("illegal transitions are refused", "[memory]") {
+  // report before begin, after the last one, twice; begin, publish and finish while gradients are
+  // under way
+  for (const char* script :
+       {"2", "x", "b11", "b1x", "bb", "b2b", "bp", "b210p", "f", "b21f", "b210ff", "b210f2"}) {
+    INFO(script);
+    CHECK(error_of([&] { play(*Model().store, script); }).id() == "chunk-state");
+  }
+  CHECK_THAT(error_of([] { play(*Model().store, "b20f"); }).what(),
+             Catch::Matchers::Contains("block 'middle' never"));
+  CHECK_THAT(error_of([] { play(*Model().store, "1"); }).what(),
+             Catch::Matchers::Contains("are empty"));
+}
+
+TEST_CASE("a block that does not exist is refused", "[memory]") {
+  const Model model;
+  CHECK(error_of([&] { model.store->acquire(3); }).id() == "block-index");
+  CHECK(error_of([&] { model.store->release(-1); }).id() == "block-index");
+}
+
+TEST_CASE("a block without parameters needs no report", "[memory]") {
+  const ParallelContext context(config_of(Precision::fp32));
+  Parameter weight(spec_of("w", {3}));
+  const auto planner = chunk_planners().make("replicated", {.chunk_bytes = 1024, .item_bytes = 4});
+  const std::vector<ChunkStore::Block> blocks = {{"with", {&weight}}, {"without", {}}};
+  ChunkStore store(blocks, *planner, {}, context);
+  store.begin_gradients();
+  store.gradients_ready(0, true);
+  CHECK_NOTHROW(store.finish_gradients());
+  CHECK(store.shards().front().state.empty());
+}
+
+TEST_CASE("memory that does not exist is an error of its own", "[memory]") {
+  const ParallelContext context(config_of(Precision::fp32));
+  Parameter weight(spec_of("huge", {std::int64_t{1} << 55}));
+  const auto planner = chunk_planners().make("replicated", {.chunk_bytes = 1024, .item_bytes = 4});
+  const std::vector<ChunkStore::Block> blocks = {{"only", {&weight}}};
+  const Error error = error_of([&] { ChunkStore(blocks, *planner, {}, context); });
+  CHECK(error.id() == "out-of-memory");
+  CHECK(error.exit_code() == 6);
+  CHECK_THAT(error.what(), Catch::Matchers::Contains("144115188075855872 bytes"));
+}
+
+}  // namespace
+}  // namespace colossal
