@@ -1,17 +1,18 @@
 // How large is the gradient? Norms over everything all ranks hold, each element counted once.
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "memory/chunk_store.hpp"
 #include "mesh/context.hpp"
 
+#include <span>
+#include <vector>
+
 namespace colossal {
 
-/// L2 norm of the reduced gradients over the whole model: local sum of squares (accumulated in fp64) divided by the number
-/// of ranks that hold the same elements, summed over all model-parallel ranks; non-finite if any element is.
-/// Communicates: nothing when no axis shards parameters, else one all-reduce of one number.
+/// L2 norm of the reduced gradients over the whole model: local sum of squares (accumulated in
+/// fp64) divided by the number of ranks that hold the same elements, summed over all model-parallel
+/// ranks; non-finite if any element is. Communicates: nothing when no axis shards parameters, else
+/// one all-reduce of one number.
 [[nodiscard]] double global_grad_norm(std::span<const FlatShard> shards,
                                       std::span<Parameter* const> parameters,
                                       const ParallelContext& context);

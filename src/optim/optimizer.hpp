@@ -1,5 +1,10 @@
-// How do gradients change weights? Optimizers see flat shards and step numbers; no collective, no rank.
+// How do gradients change weights? Optimizers see flat shards and step numbers; no collective, no
+// rank.
 #pragma once
+
+#include "config/config.hpp"
+#include "core/registry.hpp"
+#include "memory/chunk_store.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -9,10 +14,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "config/config.hpp"
-#include "core/registry.hpp"
-#include "memory/chunk_store.hpp"
 
 namespace colossal {
 
@@ -27,11 +28,13 @@ struct StepInfo {
 struct ParamGroup {
   double lr_scale = 1;
   double weight_decay = 0;
+  bool operator==(const ParamGroup&) const = default;
 };
 
 /// Resolves optimizer.groups (first match wins) and no_decay for each parameter name.
 /// Errors: config "pattern-unused" for a user-written pattern that matches nothing.
-[[nodiscard]] std::vector<ParamGroup> param_groups(const OptimizerConfig& config, std::span<const std::string> names);
+[[nodiscard]] std::vector<ParamGroup> param_groups(const OptimizerConfig& config,
+                                                   std::span<const std::string> names);
 
 class Optimizer {
  public:
@@ -39,7 +42,9 @@ class Optimizer {
   /// Names of the states kept per master element ("exp_avg", "exp_avg_sq").
   [[nodiscard]] virtual std::vector<std::string_view> states() const = 0;
   /// Updates masters and states in place. `groups` is indexed by Segment::param.
-  virtual void step(std::span<FlatShard> shards, std::span<const ParamGroup> groups, const StepInfo& info) = 0;
+  virtual void step(std::span<FlatShard> shards,
+                    std::span<const ParamGroup> groups,
+                    const StepInfo& info) = 0;
 };
 
 /// Table by optimizer.type: adamw.

@@ -1,11 +1,12 @@
-// What is the learning rate of update k? A pure function of (config, total steps, k): nothing is stored.
+// What is the learning rate of update k? A pure function of (config, total steps, k): nothing is
+// stored.
 #pragma once
-
-#include <cstdint>
-#include <memory>
 
 #include "config/config.hpp"
 #include "core/registry.hpp"
+
+#include <cstdint>
+#include <memory>
 
 namespace colossal {
 
