@@ -23,7 +23,11 @@ tracked() { git ls-files -z --cached --others --exclude-standard -- "$@"; }
 
 check_format() {
   [ -x "$clang_format" ] || { echo "no $clang_format: run scripts/setup.sh --tests"; return 1; }
-  tracked '*.cpp' '*.hpp' '*.cu' | xargs -0 -r -n 40 -P "$(nproc)" "$clang_format" --dry-run --Werror
+  local wrong
+  wrong=$(tracked '*.cpp' '*.hpp' '*.cu' | xargs -0 -r -n 40 -P "$(nproc)" "$clang_format" --dry-run --Werror 2>&1 |
+    sed -n '/clang-format-violations/s/:.*//p' | sort | uniq -c) && return 0
+  printf '%s\n' "places that clang-format would change, by file (mend with $clang_format -i FILE):" "$wrong"
+  return 1
 }
 
 check_shell() {
