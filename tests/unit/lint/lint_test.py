@@ -71,6 +71,13 @@ class Layers(LintCase):
         self.rejects("layers", self.tree(**{"src/extra/a.cpp": "", "src/nn/b.cpp": '#include "near.hpp"\n'}),
                      "'extra' is not in src/LAYERS", '"near.hpp" does not begin with a folder')
 
+    def test_accepts_headers_beside_apps_and_generated_ones_only(self):
+        tree = self.tree(**{"apps/a.cpp": '#include "a.hpp"\n', "apps/a.hpp": "", "src/nn/b.cpp": '#include "b.hpp"\n',
+                            "src/nn/CMakeLists.txt": "make(generated/b.hpp)\n"})
+        self.accepts("layers", tree)
+        del tree["src/nn/CMakeLists.txt"]
+        self.rejects("layers", tree, '"b.hpp" does not begin with')
+
     def test_rejects_a_malformed_layer_line(self):
         self.rejects("layers", self.tree(**{"src/LAYERS": LAYERS + "x wrong\n"}), "src/LAYERS:7:")
 
@@ -102,8 +109,14 @@ class Includes(LintCase):
         self.rejects("includes", {"src/nn/a.cpp": "#include <torch/csrc/distributed/c10d/Store.hpp>\n"}, "stays in src/comm")
 
     def test_rejects_using_namespace_and_missing_guard(self):
-        self.rejects("includes", {"src/nn/a.cpp": "using namespace std;\n", "src/nn/b.hpp": "int x;\n"},
-                     "src/nn/a.cpp:1:", "needs '#pragma once'")
+        self.rejects("includes", {"src/nn/a.cpp": "using namespace colossal;\n", "src/nn/b.hpp": "int x;\n",
+                                  "tests/a.cpp": "using namespace std;\nusing namespace colossal::test;\n"},
+                     "src/nn/a.cpp:1:", "tests/a.cpp:1:", "needs '#pragma once'")
+        self.accepts("includes", {"tests/a.cpp": "using namespace colossal;\nusing namespace std::chrono_literals;\n"})
+
+    def test_rejects_parsers_in_public_headers(self):
+        self.rejects("includes", {"src/checkpoint/a.hpp": HEADER + "#include <hdf5.h>\n"}, "belongs in a .cpp")
+        self.accepts("includes", {"src/checkpoint/detail/a.hpp": HEADER + "#include <hdf5.h>\n"})
 
 
 class Size(LintCase):
