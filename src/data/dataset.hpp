@@ -18,6 +18,7 @@ namespace colossal {
 class Dataset {
  public:
   virtual ~Dataset() = default;
+  /// Number of samples.
   [[nodiscard]] virtual std::int64_t size() const = 0;
   /// Samples `indices` as one batch: "tokens" [n,S] and "labels" [n,S] int64, labels already
   /// shifted; an index of -1 gives a row without labels (padding of the last evaluation batch).
@@ -28,6 +29,7 @@ class Dataset {
   [[nodiscard]] virtual std::string summary() const = 0;
 };
 
+/// Which files of a configuration a dataset is made of.
 enum class Split : std::uint8_t { train, eval };
 
 /// What a dataset factory gets.

@@ -24,6 +24,7 @@ struct LoaderState {
   std::int64_t consumed = 0;
 };
 
+/// How the stream is cut: global_batch = micro_batch * num_micro_batches * data ranks.
 struct LoaderSpec {
   std::int64_t global_batch = 0;
   std::int64_t micro_batch = 0;
@@ -58,6 +59,7 @@ class Loader {
   [[nodiscard]] LoaderState state() const noexcept;
   /// Epoch of the next sample as a real number (for logs).
   [[nodiscard]] double epoch() const noexcept;
+  /// Samples of one epoch over all ranks.
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;
 
  private:
@@ -69,10 +71,12 @@ class Loader {
 /// one rank, once; rows beyond the set carry no labels. All ranks get the same number of batches.
 class EvalPlan {
  public:
+  /// `size` samples in micro-batches of `micro_batch`; `max_batches` per rank, 0: all.
   EvalPlan(std::int64_t size,
            std::int64_t micro_batch,
            DataShard shard,
            std::int64_t max_batches /* 0: all */);
+  /// Batches of every rank.
   [[nodiscard]] std::int64_t num_batches() const noexcept { return num_batches_; }
   /// Dataset indices of batch k here; -1: padding row.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t k) const;

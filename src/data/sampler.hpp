@@ -13,7 +13,9 @@ namespace colossal {
 /// (optimizers-and-recipes 7.7). shuffle = false: identity.
 class EpochOrder {
  public:
+  /// Order of `size` samples in epoch `epoch` of the run with this seed.
   EpochOrder(std::int64_t size, std::uint64_t seed, std::int64_t epoch, bool shuffle);
+  /// Sample at `position`. Errors: internal "sample-position" outside [0, size).
   [[nodiscard]] std::int64_t operator[](std::int64_t position) const;
 
  private:
@@ -36,7 +38,9 @@ class SampleOrder {
  public:
   /// Errors: data "data-too-small" if an epoch holds no whole global batch.
   SampleOrder(std::int64_t size, std::int64_t global_batch, std::uint64_t seed, bool shuffle);
+  /// Positions of one epoch: whole global batches only.
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept { return per_epoch_; }
+  /// Epoch of absolute position P.
   [[nodiscard]] std::int64_t epoch(std::int64_t position) const noexcept {
     return position / per_epoch_;
   }

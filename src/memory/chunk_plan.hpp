@@ -25,6 +25,7 @@ struct ChunkSpec {
 
 inline constexpr std::int64_t kChunkAlignment = 64;  ///< elements
 
+/// All chunks of a rank's stage.
 struct ChunkPlan {
   std::vector<ChunkSpec>
       chunks;  ///< in order of the last use in backward: the first is reduced first

@@ -40,6 +40,7 @@ struct FlatShard {
 /// ready -> empty. An illegal transition is Error(internal) "chunk-state" naming the chunk.
 class ChunkStore {
  public:
+  /// What the store needs to know of one block of the model.
   struct Block {
     std::string name;
     std::vector<Parameter*> parameters;
@@ -56,6 +57,7 @@ class ChunkStore {
   ChunkStore& operator=(const ChunkStore&) = delete;
 
   /// Parameters of the block are valid from acquire to the matching release; counted.
+  /// Errors: internal "block-index", "chunk-state" (released more often than acquired).
   void acquire(int block);
   void release(int block);
 
@@ -71,9 +73,11 @@ class ChunkStore {
   /// New master values -> compute parameters (a no-op where the parameter is its own master).
   void publish();
 
+  /// Master values, gradients and states of all chunks, in plan order.
   [[nodiscard]] std::span<FlatShard> shards() noexcept;
   /// All parameters (tied ones once, their owner), indexed by Segment::param.
   [[nodiscard]] std::span<Parameter* const> parameters() const noexcept;
+  /// The plan in use; its parameters are numbered as parameters() is.
   [[nodiscard]] const ChunkPlan& plan() const noexcept;
 
  private:

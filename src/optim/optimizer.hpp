@@ -36,6 +36,7 @@ struct ParamGroup {
 [[nodiscard]] std::vector<ParamGroup> param_groups(const OptimizerConfig& config,
                                                    std::span<const std::string> names);
 
+/// Update rule over flat shards.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

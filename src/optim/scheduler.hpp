@@ -21,6 +21,7 @@ class Decay {
 /// Table by scheduler.type: constant, cosine.
 [[nodiscard]] const Registry<Decay>& decays();
 
+/// Linear warm-up to the peak, then the decay shape down to the floor.
 class Scheduler {
  public:
   /// Errors: config "warmup-too-long" if the warm-up exceeds `total_steps`.
