@@ -1,0 +1,131 @@
+// Do store, groups, schedule, norm, clipping and AdamW together reproduce ten steps of PyTorch?
+#include "memory/chunk_store.hpp"
+#include "optim/norms.hpp"
+#include "optim/optimizer.hpp"
+#include "optim/scheduler.hpp"
+#include "support/close.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace colossal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json fixture() {
+  return Json::parse(std::ifstream(std::string(COLOSSAL_TEST_DATA) + "/fixtures/adamw.json"));
+}
+
+at::Tensor tensor_of(const Json& values, at::IntArrayRef shape) {
+  at::Tensor tensor = at::empty({std::ssize(values)}, at::kDouble);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    tensor.data_ptr<double>()[i] = values[i].get<double>();
+  }
+  return tensor.view(shape);
+}
+
+Config config_of(const Json& recorded, Precision precision) {
+  Config config;
+  config.train.precision = precision;
+  config.train.clip_grad_norm = recorded["clip"];
+  config.optimizer.lr = recorded["lr"];
+  config.optimizer.weight_decay = recorded["weight_decay"];
+  config.optimizer.betas = recorded["betas"].get<std::vector<double>>();
+  config.optimizer.eps = recorded["eps"];
+  config.scheduler.type = SchedulerType::cosine;
+  config.scheduler.warmup_steps = recorded["warmup_steps"].get<std::int64_t>();
+  config.scheduler.min_lr_ratio = recorded["min_lr_ratio"];
+  return config;
+}
+
+/// The recorded parameters, one block each, in a store with small chunks.
+struct Model {
+  Model(const Json& recorded, const Config& config)
+      : context(config), optimizer(optimizers().make("adamw", config.optimizer)) {
+    std::vector<ChunkStore::Block> blocks;
+    for (const auto& [name, shape] : recorded["shapes"].items()) {
+      ParamSpec spec;
+      spec.name = name;
+      spec.shape = spec.padded = shape.get<Shape>();
+      parameters.push_back(std::make_unique<Parameter>(spec));
+      blocks.push_back({name, {parameters.back().get()}});
+    }
+    const auto planner =
+        chunk_planners().make("replicated", {.chunk_bytes = 1024, .item_bytes = 8});
+    store = std::make_unique<ChunkStore>(blocks, *planner, optimizer->states(), context);
+    for (int block = 0; block < std::ssize(blocks); ++block) {
+      store->acquire(block);
+    }
+    for (const Parameter* parameter : store->parameters()) {
+      const at::Tensor& leaf = parameter->tensor();
+      leaf.detach().copy_(tensor_of(recorded["start"][parameter->spec().name], leaf.sizes()));
+    }
+  }
+
+  void set_gradients(const Json& grads) const {
+    store->begin_gradients();
+    for (int block = static_cast<int>(parameters.size()) - 1; block >= 0; --block) {
+      const Parameter& parameter = *parameters[static_cast<std::size_t>(block)];
+      const at::Tensor& leaf = parameter.tensor();
+      leaf.grad().copy_(tensor_of(grads[parameter.spec().name], leaf.sizes()));
+      store->gradients_ready(block, true);
+    }
+    store->finish_gradients();
+  }
+
+  ParallelContext context;
+  std::unique_ptr<Optimizer> optimizer;
+  std::vector<std::unique_ptr<Parameter>> parameters;
+  std::unique_ptr<ChunkStore> store;
+};
+
+void replay(Precision precision, double tolerance) {
+  const Json recorded = fixture();
+  const Config config = config_of(recorded["config"], precision);
+  const Model model(recorded, config);
+  std::vector<std::string> names;
+  for (const Parameter* parameter : model.store->parameters()) {
+    names.push_back(parameter->spec().name);
+  }
+  const std::vector<ParamGroup> groups = param_groups(config.optimizer, names);
+  const Scheduler scheduler(config.scheduler, config.optimizer.lr, std::ssize(recorded["steps"]));
+  std::int64_t step = 0;
+  for (const Json& expected : recorded["steps"]) {
+    INFO("step " << step);
+    model.set_gradients(expected["grads"]);
+    const double norm =
+        global_grad_norm(model.store->shards(), model.store->parameters(), model.context);
+    test::require_relative(expected["norm"], norm, tolerance, "norm");
+    test::require_relative(expected["lr"], scheduler.lr(step), 1e-12, "learning rate");
+    const double clip = clip_factor(norm, config.train.clip_grad_norm);
+    model.optimizer->step(model.store->shards(),
+                          groups,
+                          {.step = step, .lr = scheduler.lr(step), .grad_factor = clip});
+    model.store->publish();
+    for (const Parameter* parameter : model.store->parameters()) {
+      const at::Tensor& leaf = parameter->tensor();
+      const Json& weights = expected["weights"][parameter->spec().name];
+      test::require_close(
+          tensor_of(weights, leaf.sizes()), leaf, tolerance, parameter->spec().name);
+    }
+    ++step;
+  }
+  CHECK(step == 10);
+}
+
+TEST_CASE("ten AdamW steps equal PyTorch's in fp64", "[golden]") {
+  replay(Precision::fp64, 1e-9);
+}
+
+TEST_CASE("ten AdamW steps equal PyTorch's in fp32", "[golden]") {
+  replay(Precision::fp32, 1e-6);
+}
+
+}  // namespace
+}  // namespace colossal
