@@ -1,11 +1,10 @@
 // What is a training run? One loop; hooks do everything that is not training.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
@@ -13,6 +12,8 @@
 #include "data/loader.hpp"
 #include "memory/chunk_store.hpp"
 #include "mesh/context.hpp"
+#include "nn/block.hpp"
+#include "nn/layers.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
 #include "train/stage.hpp"
@@ -58,6 +59,8 @@ class Hook {
 
 /// Everything a run owns, in order of construction. Built by build().
 struct TrainerParts {
+  TrainerParts(const Config& run, const ParallelContext& ranks) : config(run), context(ranks) {}
+
   const Config& config;
   const ParallelContext& context;
   std::unique_ptr<LayerFactory> layers;
@@ -75,9 +78,10 @@ struct TrainerParts {
 };
 
 /// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient" before the update (weights untouched),
-/// "too-many-skipped".
+/// "too-many-skipped"; data "no-labels" for a global batch without any label.
 class Trainer {
  public:
+  /// `parts` as build() made them for the same `state`.
   Trainer(TrainerParts parts, RunState state);
   void add_hook(std::unique_ptr<Hook> hook);
 
@@ -90,20 +94,36 @@ class Trainer {
   [[nodiscard]] std::vector<TensorRecord> records();
   [[nodiscard]] const RunState& state() const noexcept { return state_; }
   [[nodiscard]] const TrainerParts& parts() const noexcept { return parts_; }
-  /// Seconds spent in hooks and in the whole loop so far.
+  /// Hooks report time they spend on work the user asked for (saving); evaluate() reports its own.
+  void add_side_seconds(double seconds) noexcept { side_seconds_ += seconds; }
+  /// Seconds of evaluation and saving so far.
+  [[nodiscard]] double side_seconds() const noexcept { return side_seconds_; }
+  /// Seconds hooks took so far beyond evaluation and saving: the price of watching the run.
   [[nodiscard]] double hook_seconds() const noexcept { return hook_seconds_; }
+  /// Seconds of the loop so far without evaluation and saving: steps and hooks.
   [[nodiscard]] double loop_seconds() const noexcept { return loop_seconds_; }
 
  private:
   StepReport step();
+  void run_hooks(const std::function<void(Hook&)>& call);
+  /// Applies the gradients unless report.skipped; advances the state.
+  void update(StepReport& report);
+  /// Errors: numerics as the class says; counts the skip otherwise.
+  void skip_or_stop(const StepReport& report);
+  void tell(std::string_view phase) const;
 
   TrainerParts parts_;
   RunState state_;
   std::vector<std::unique_ptr<Hook>> hooks_;
   std::int64_t skipped_in_a_row_ = 0;
+  double side_seconds_ = 0;
   double hook_seconds_ = 0;
   double loop_seconds_ = 0;
 };
+
+/// Intra-op threads of this rank: run.threads, or the cores shared fairly with the local ranks; one inter-op thread. Call
+/// before the first tensor operation.
+void set_threads(const RunConfig& run, int local_world_size);
 
 /// Builds all parts of a run at position `state` (fresh: default RunState). Allocates and initialises parameters; loads
 /// nothing. Errors: config, data.

@@ -1,0 +1,96 @@
+// Which parts does a run consist of? One small function per part, in order of construction.
+#include "config/load.hpp"
+#include "train/model.hpp"
+#include "train/trainer.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace colossal {
+namespace {
+
+std::unique_ptr<Dataset> make_dataset(const Config& config, Split split) {
+  return open_dataset({.data = config.data,
+                       .vocab_size = config.model.vocab_size,
+                       .seed = config.run.seed,
+                       .split = split});
+}
+
+std::unique_ptr<Loader> make_loader(const Config& config,
+                                    const Mesh& mesh,
+                                    const Dataset& dataset,
+                                    const RunState& state) {
+  const LoaderSpec spec{.global_batch = config.train.global_batch_size,
+                        .micro_batch = config.train.micro_batch_size,
+                        .num_micro_batches = config.train.gradient_accumulation,
+                        .seed = static_cast<std::uint64_t>(config.run.seed),
+                        .shuffle = config.data.shuffle,
+                        .workers = config.data.workers,
+                        .prefetch = config.data.prefetch};
+  const DataShard shard{mesh.index(data_axes()), mesh.size(data_axes())};
+  return std::make_unique<Loader>(dataset, spec, shard, LoaderState{state.consumed});
+}
+
+std::unique_ptr<ChunkStore> make_store(const std::vector<std::string>& names,
+                                       std::span<const std::unique_ptr<Block>> blocks,
+                                       const Optimizer& optimizer,
+                                       const ParallelContext& context) {
+  std::vector<ChunkStore::Block> owned;
+  owned.reserve(blocks.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    owned.push_back({names[i], blocks[i]->parameters()});
+  }
+  const std::unique_ptr<ChunkPlanner> planner = make_planner(blocks, context.dtype());
+  return std::make_unique<ChunkStore>(owned, *planner, optimizer.states(), context);
+}
+
+/// True if any evaluation can be asked for.
+bool evaluates(const Config& config) {
+  return !config.data.eval.empty() || config.eval.every_steps || config.eval.at_start ||
+         config.eval.at_end.value_or(false);
+}
+
+std::vector<ParamGroup> make_groups(const OptimizerConfig& config, const ChunkStore& store) {
+  std::vector<std::string> names;
+  for (const Parameter* parameter : store.parameters()) {
+    names.push_back(parameter->spec().name);
+  }
+  return param_groups(config, names);
+}
+
+}  // namespace
+
+void set_threads(const RunConfig& run, int local_world_size) {
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  const std::int64_t share = std::max<std::int64_t>(1, cores / std::max(1, local_world_size));
+  at::set_num_threads(static_cast<int>(run.threads.value_or(share)));
+  if (at::get_num_interop_threads() != 1) {  // torch allows one change per process
+    at::set_num_interop_threads(1);
+  }
+}
+
+TrainerParts build(const Config& config, const ParallelContext& context, const RunState& state) {
+  TrainerParts parts(config, context);
+  parts.train_data = make_dataset(config, Split::train);
+  if (evaluates(config)) {
+    parts.eval_data = make_dataset(config, Split::eval);
+  }
+  parts.loader = make_loader(config, context.mesh(), *parts.train_data, state);
+  parts.total_steps = total_steps(config, parts.loader->samples_per_epoch());
+  parts.scheduler =
+      std::make_unique<Scheduler>(config.scheduler, config.optimizer.lr, parts.total_steps);
+  ModelParts model = make_model(config, context);
+  parts.layers = std::move(model.layers);
+  parts.blocks = std::move(model.blocks);
+  parts.optimizer = optimizers().make(yaml_word(config.optimizer.type), config.optimizer);
+  parts.store = make_store(model.names, parts.blocks, *parts.optimizer, context);
+  parts.groups = make_groups(config.optimizer, *parts.store);
+  parts.stage = std::make_unique<BlockStage>(parts.blocks, *parts.store);
+  return parts;
+}
+
+}  // namespace colossal

@@ -1,0 +1,286 @@
+// What happens beside training? Small observers of the loop; none of them changes numbers.
+#include "train/hooks.hpp"
+
+#include "core/log.hpp"
+#include "train/human.hpp"
+#include "train/stopwatch.hpp"
+
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+namespace colossal {
+namespace {
+
+using Json = nlohmann::ordered_json;  // NaN becomes null; numbers are written so that they read back
+
+constexpr std::size_t kRecentSteps = 100;  // the ETA follows the last hundred steps
+constexpr int kMaxFailedSaves = 3;
+
+/// Seconds since 1970.
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The largest resident set of this process so far.
+std::int64_t peak_memory_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// "step  120/19,074" in the width of the last step's label, so that all lines align.
+std::string label(std::string_view kind, const std::string& place, std::int64_t total) {
+  const std::size_t width = 6 + 2 * thousands(total).size() + 1;
+  return fmt::format("{:<{}}", fmt::format("{}  {}", kind, place), width);
+}
+
+Json event(std::string_view kind, const Trainer& trainer, std::int64_t step) {
+  return {{"t", unix_time()}, {"attempt", trainer.state().attempt}, {"kind", kind}, {"step", step}};
+}
+
+}  // namespace
+
+bool LogCadence::due(std::int64_t step, std::int64_t total) {
+  return std::exchange(first_, false) || step % every_ == 0 || step == total;
+}
+
+double MetricsHook::Window::loss() const { return loss_sum / static_cast<double>(tokens); }
+
+MetricsHook::MetricsHook(const Config& config, RunDir* run_dir)
+    : config_(config), run_dir_(run_dir), cadence_(config.logging.every_steps) {}
+
+void MetricsHook::on_start(Trainer& trainer) {
+  if (run_dir_ != nullptr && trainer.state().step > 0) {
+    run_dir_->append_metrics(event("resume", trainer, trainer.state().step).dump());
+  }
+}
+
+void MetricsHook::on_step(Trainer& trainer, const StepReport& report) {
+  add(report);
+  if (!cadence_.due(report.step, trainer.parts().total_steps)) {
+    return;
+  }
+  print(trainer, report);
+  if (run_dir_ != nullptr) {
+    record(trainer, report);
+  }
+  window_ = {};
+}
+
+void MetricsHook::add(const StepReport& report) {
+  ++window_.steps;
+  window_.samples += report.samples;
+  window_.seconds += report.step_seconds;
+  window_.data_seconds += report.data_seconds;
+  if (!report.skipped) {
+    window_.tokens += report.tokens;
+    window_.loss_sum += report.loss * static_cast<double>(report.tokens);
+  }
+  recent_.push_back(report.step_seconds);
+  recent_sum_ += report.step_seconds;
+  if (recent_.size() > kRecentSteps) {
+    recent_sum_ -= recent_.front();
+    recent_.pop_front();
+  }
+}
+
+double MetricsHook::tokens_per_second() const {
+  return static_cast<double>(window_.samples * config_.data.seq_length) / window_.seconds;
+}
+
+double MetricsHook::eta_seconds(const Trainer& trainer) const {
+  const auto left = static_cast<double>(trainer.parts().total_steps - trainer.state().step);
+  const double side = trainer.loop_seconds() > 0 ? trainer.side_seconds() / trainer.loop_seconds() : 0;
+  return left * recent_sum_ / static_cast<double>(recent_.size()) * (1 + side);
+}
+
+void MetricsHook::print(const Trainer& trainer, const StepReport& report) const {
+  const std::int64_t total = trainer.parts().total_steps;
+  const auto steps = static_cast<double>(window_.steps);
+  log::console(
+      fmt::format("{}  loss {:.4f}  lr {:.2e}  gnorm {:.2f}{}  tok/s {}  {:.3g} s/step (data {:.0f}%)"
+                  "  mem {}  eta {}",
+                  label("step", thousands(report.step) + "/" + thousands(total), total),
+                  window_.loss(),
+                  report.lr,
+                  report.grad_norm,
+                  report.clipped ? "*" : "",
+                  human_count(tokens_per_second()),
+                  window_.seconds / steps,
+                  100 * window_.data_seconds / window_.seconds,
+                  human_gib(static_cast<double>(peak_memory_bytes())),
+                  human_duration(eta_seconds(trainer))));
+}
+
+void MetricsHook::record(const Trainer& trainer, const StepReport& report) const {
+  const RunState& state = trainer.state();
+  const auto steps = static_cast<double>(window_.steps);
+  Json json = event("train", trainer, report.step);
+  json.update({{"epoch", report.epoch},
+               {"samples", state.consumed},
+               {"tokens", state.consumed * config_.data.seq_length},
+               {"loss", window_.loss()},
+               {"lr", report.lr},
+               {"grad_norm", report.grad_norm},
+               {"clipped", report.clipped},
+               {"skipped", state.skipped},
+               {"step_time", window_.seconds / steps},
+               {"data_time", window_.data_seconds / steps},
+               {"tokens_per_s", tokens_per_second()},
+               {"mem_peak", peak_memory_bytes()},
+               {"data_hash", fmt::format("{:016x}", report.data_hash)}});
+  run_dir_->append_metrics(json.dump());
+}
+
+void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
+  const double perplexity = std::exp(report.loss);
+  log::console(fmt::format("{}  loss {:.4f}  ppl {:.2f}  {} batches  {:.1f} s",
+                           label("eval", fmt::format("step {}", report.step),
+                                 trainer.parts().total_steps),
+                           report.loss,
+                           perplexity,
+                           report.num_batches,
+                           report.seconds));
+  if (run_dir_ == nullptr) {
+    return;
+  }
+  Json json = event("eval", trainer, report.step);
+  json.update({{"loss", report.loss},
+               {"ppl", perplexity},
+               {"tokens", report.tokens},
+               {"samples", report.samples},
+               {"batches", report.num_batches},
+               {"seconds", report.seconds}});
+  run_dir_->append_metrics(json.dump());
+}
+
+void EvalHook::on_start(Trainer& trainer) {
+  if (config_.at_start) {
+    last_step_ = trainer.evaluate().step;
+  }
+}
+
+void EvalHook::on_step(Trainer& trainer, const StepReport& report) {
+  if (config_.every_steps && !report.skipped && report.step % *config_.every_steps == 0) {
+    last_step_ = trainer.evaluate().step;
+  }
+}
+
+void EvalHook::on_end(Trainer& trainer) {
+  if (config_.at_end.value_or(false) && last_step_ != trainer.state().step) {
+    last_step_ = trainer.evaluate().step;
+  }
+}
+
+CheckpointHook::CheckpointHook(const Config& config, Comm world)
+    : config_(config.checkpoint), run_(config.run.output_dir), world_(std::move(world)) {}
+
+void CheckpointHook::on_start(Trainer& trainer) { last_step_ = trainer.state().step; }
+
+void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
+  if (!config_.every_steps || report.skipped || report.step % *config_.every_steps != 0) {
+    return;
+  }
+  const bool is_final = report.step == trainer.parts().total_steps;
+  try {
+    save(trainer);
+    failures_in_a_row_ = 0;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::checkpoint || is_final ||
+        ++failures_in_a_row_ >= kMaxFailedSaves) {
+      throw;
+    }
+    log::error("[checkpoint] step {} was not saved ({} of {} failures in a row that end the run): {}",
+               report.step,
+               failures_in_a_row_,
+               kMaxFailedSaves,
+               error.what());
+  }
+}
+
+void CheckpointHook::on_end(Trainer& trainer) {
+  if (config_.at_end && last_step_ != trainer.state().step) {
+    save(trainer);
+  }
+}
+
+void CheckpointHook::save(Trainer& trainer) {
+  const Stopwatch watch;
+  const RunState& state = trainer.state();
+  const std::string name = fmt::format("checkpoints/step-{:08}", state.step);
+  const std::int64_t bytes =
+      save_checkpoint(run_ / "checkpoints",
+                      state,
+                      trainer.records(),
+                      world_,
+                      {.keep_last = config_.keep_last, .attempt = static_cast<int>(state.attempt)});
+  last_step_ = state.step;
+  trainer.add_side_seconds(watch.seconds());
+  log::console(fmt::format(
+      "{}  saved {} in {:.1f} s -> {}",
+      label("ckpt", fmt::format("step {}", state.step), trainer.parts().total_steps),
+      human_bytes(static_cast<double>(bytes), 2),
+      watch.seconds(),
+      name));
+}
+
+std::string to_json(const RunStatus& status) {
+  Json json = {{"state", status.state},
+               {"step", status.step},
+               {"total", status.total},
+               {"attempt", status.attempt},
+               {"pid", getpid()},
+               {"host", host_name()},
+               {"time", unix_time()},
+               {"exit", nullptr}};
+  if (status.exit_code) {
+    json["exit"] = *status.exit_code;
+  }
+  return json.dump() + "\n";
+}
+
+StatusHook::StatusHook(const Config& config, RunDir* run_dir)
+    : run_dir_(run_dir), cadence_(config.logging.every_steps) {}
+
+void StatusHook::on_start(Trainer& trainer) { write(trainer, {.state = "running"}); }
+
+void StatusHook::on_step(Trainer& trainer, const StepReport& report) {
+  if (cadence_.due(report.step, trainer.parts().total_steps)) {
+    write(trainer, {.state = "running"});
+  }
+}
+
+void StatusHook::on_end(Trainer& trainer) { write(trainer, {.state = "finished", .exit_code = 0}); }
+
+void StatusHook::write(const Trainer& trainer, RunStatus status) const {
+  if (run_dir_ == nullptr) {
+    return;
+  }
+  status.step = trainer.state().step;
+  status.total = trainer.parts().total_steps;
+  status.attempt = trainer.state().attempt;
+  run_dir_->write("status.json", to_json(status));
+}
+
+void add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world) {
+  const Config& config = trainer.parts().config;
+  trainer.add_hook(std::make_unique<MetricsHook>(config, run_dir));
+  trainer.add_hook(std::make_unique<EvalHook>(config));
+  trainer.add_hook(std::make_unique<CheckpointHook>(config, world.comm()));
+  trainer.add_hook(std::make_unique<StatusHook>(config, run_dir));
+}
+
+}  // namespace colossal

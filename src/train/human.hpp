@@ -1,0 +1,21 @@
+// How do numbers look to people? Formats of the console lines and the plan (config-and-cli 6.1, 10).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace colossal {
+
+/// Three or four significant digits with k, M, B, T = 10^3, 10^6, 10^9, 10^12: "124.4M", "182.4k",
+/// "950".
+[[nodiscard]] std::string human_count(double count);
+/// The same of bytes with decimal units: "1.5 GB", "820 B".
+[[nodiscard]] std::string human_bytes(double bytes, int decimals = 1);
+/// Bytes in GiB with one decimal: "31.2 GiB".
+[[nodiscard]] std::string human_gib(double bytes);
+/// "3h44m", "12m05s", "48s".
+[[nodiscard]] std::string human_duration(double seconds);
+/// Digits in groups of three: "19,074".
+[[nodiscard]] std::string thousands(std::int64_t number);
+
+}  // namespace colossal

@@ -1,0 +1,234 @@
+// How does a stage run its blocks? Implementation over autograd's engine: one small graph per block.
+#include "train/stage.hpp"
+
+#include <ATen/ops/full_like.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+namespace colossal {
+namespace {
+
+using torch::autograd::Edge;
+
+/// What one block keeps of one micro-batch between forward and backward.
+struct Tape {
+  std::vector<at::Tensor> inputs;  // leaves; undefined gradients until the block's graph has run
+  std::vector<Edge> outputs;       // one per output tensor; invalid where no gradient can come back
+  Edge loss;                       // valid only for a block that returns the loss
+  at::Tensor loss_sum;             // its value, the model of its gradient's shape and dtype
+};
+
+/// Torch's failure inside a block as our error: names the block and tells memory from mistakes.
+[[noreturn]] void rethrow(const c10::Error& error, std::string_view what, const std::string& block) {
+  const std::string text = error.what_without_backtrace();
+  if (text.find("allocate") != std::string::npos || text.find("out of memory") != std::string::npos) {
+    fail(ErrorKind::memory,
+         "out-of-memory",
+         "{} of block {} found no memory ({}); a smaller train.micro_batch_size needs less",
+         what,
+         block,
+         text);
+  }
+  fail(ErrorKind::internal, "torch-error", "{} of block {} failed: {}", what, block, text);
+}
+
+/// The same values as leaves of a graph of their own.
+Activation cut(const Activation& activation) {
+  Activation leaves;
+  for (const auto& [name, tensor] : activation.tensors()) {
+    at::Tensor leaf = tensor.detach();
+    if (tensor.requires_grad()) {
+      leaf.requires_grad_(true);
+    }
+    leaves.set(name, std::move(leaf));
+  }
+  return leaves;
+}
+
+/// Where a gradient of `tensor` enters its graph; invalid for a tensor without one.
+Edge edge_of(const at::Tensor& tensor) {
+  return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor) : Edge();
+}
+
+/// Takes the gradients of `leaves`, leaving none behind; undefined where none arrived.
+std::vector<at::Tensor> take_gradients(std::vector<at::Tensor>& leaves) {
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(leaves.size());
+  for (at::Tensor& leaf : leaves) {
+    gradients.push_back(leaf.requires_grad() ? std::exchange(leaf.mutable_grad(), at::Tensor())
+                                             : at::Tensor());
+  }
+  return gradients;
+}
+
+}  // namespace
+
+struct BlockStage::Impl {
+  Impl(std::span<const std::unique_ptr<Block>> stage_blocks, ChunkStore& chunks)
+      : blocks(stage_blocks), store(chunks) {
+    check(!blocks.empty(), ErrorKind::internal, "empty-stage", "a stage needs at least one block");
+  }
+
+  std::span<const std::unique_ptr<Block>> blocks;
+  ChunkStore& store;
+  double loss_factor = 1;
+  std::map<int, std::vector<Tape>> kept;  // by micro-batch
+  BatchShape shape;                       // the shape `expected` was computed for
+  std::vector<std::vector<BoundarySpec>> expected;
+
+  [[nodiscard]] std::string name(std::size_t block) const {
+    return fmt::format("{} of {}", block, blocks.size());
+  }
+
+  /// Boundary tensors of all blocks for this batch, recomputed only when its shape changes.
+  void expect(const Batch& batch) {
+    const at::Tensor& tokens = batch.at("tokens");
+    const BatchShape now{.batch = tokens.size(0), .sequence = tokens.size(1)};
+    if (!expected.empty() && now.batch == shape.batch && now.sequence == shape.sequence) {
+      return;
+    }
+    shape = now;
+    expected.clear();
+    for (const std::unique_ptr<Block>& block : blocks) {
+      expected.push_back(block->outputs(shape));
+    }
+  }
+
+  /// Errors: internal "boundary" if a block returned something else than it declared.
+  void check_outputs(std::size_t block, const Activation& out) const {
+    const std::span<const std::pair<std::string, at::Tensor>> tensors = out.tensors();
+    const std::vector<BoundarySpec>& specs = expected[block];
+    check(tensors.size() == specs.size(),
+          ErrorKind::internal,
+          "boundary",
+          "block {} returned {} tensors and declares {}",
+          name(block),
+          tensors.size(),
+          specs.size());
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      check(tensors[i].first == specs[i].name && tensors[i].second.sizes() == specs[i].global &&
+                tensors[i].second.scalar_type() == specs[i].dtype,
+            ErrorKind::internal,
+            "boundary",
+            "block {} returned '{}' of {} elements and declares '{}' of {}",
+            name(block),
+            tensors[i].first,
+            tensors[i].second.numel(),
+            specs[i].name,
+            numel(specs[i].global));
+    }
+  }
+
+  Activation run_block(std::size_t block, const Activation& in, const Batch& batch) {
+    try {
+      store.acquire(static_cast<int>(block));
+      Activation out = blocks[block]->forward(in, batch);
+      store.release(static_cast<int>(block));
+      check_outputs(block, out);
+      return out;
+    } catch (const c10::Error& error) {
+      rethrow(error, "forward", name(block));
+    }
+  }
+
+  /// Runs the block's graph with the gradients of its outputs.
+  void run_graph(std::size_t block, const Tape& tape, std::vector<at::Tensor> gradients) {
+    torch::autograd::edge_list roots;
+    torch::autograd::variable_list values;
+    for (std::size_t i = 0; i < tape.outputs.size(); ++i) {
+      if (tape.outputs[i].is_valid() && gradients[i].defined()) {
+        roots.push_back(tape.outputs[i]);
+        values.push_back(std::move(gradients[i]));
+      }
+    }
+    if (tape.loss.is_valid()) {
+      roots.push_back(tape.loss);
+      values.push_back(at::full_like(tape.loss_sum, loss_factor));
+    }
+    if (roots.empty()) {
+      return;  // nothing after this block depends on it
+    }
+    try {
+      torch::autograd::Engine::get_default_engine().execute(roots,
+                                                            values,
+                                                            /*keep_graph=*/false,
+                                                            /*create_graph=*/false,
+                                                            /*accumulate_grad=*/true,
+                                                            /*outputs=*/{});
+    } catch (const c10::Error& error) {
+      rethrow(error, "backward", name(block));
+    }
+  }
+};
+
+BlockStage::BlockStage(std::span<const std::unique_ptr<Block>> blocks, ChunkStore& store)
+    : impl_(std::make_unique<Impl>(blocks, store)) {}
+
+BlockStage::~BlockStage() = default;
+
+void BlockStage::begin_step(double loss_factor) {
+  impl_->loss_factor = loss_factor;
+  impl_->kept.clear();
+}
+
+Activation BlockStage::forward(int index, const Batch& batch) {
+  impl_->expect(batch);
+  std::vector<Tape>& tapes = impl_->kept[index];
+  tapes.clear();
+  Activation out;
+  for (std::size_t block = 0; block < impl_->blocks.size(); ++block) {
+    Activation in = cut(out);
+    out = impl_->run_block(block, in, batch);
+    Tape& tape = tapes.emplace_back();
+    for (const auto& [name, tensor] : in.tensors()) {
+      tape.inputs.push_back(tensor);
+    }
+    for (const auto& [name, tensor] : out.tensors()) {
+      tape.outputs.push_back(edge_of(tensor));
+    }
+    if (out.loss_sum.defined()) {
+      tape.loss = edge_of(out.loss_sum);
+      tape.loss_sum = out.loss_sum.detach();
+    }
+  }
+  Activation result = cut(out);
+  result.loss_sum = tapes.back().loss_sum;
+  return result;
+}
+
+void BlockStage::backward(int index, bool last) {
+  const auto kept = impl_->kept.find(index);
+  check(kept != impl_->kept.end(),
+        ErrorKind::internal,
+        "stage-order",
+        "backward of micro-batch {} without its forward",
+        index);
+  std::vector<Tape> tapes = std::move(kept->second);
+  impl_->kept.erase(kept);
+  std::vector<at::Tensor> gradients(tapes.empty() ? 0 : tapes.back().outputs.size());
+  while (!tapes.empty()) {
+    const auto block = static_cast<int>(tapes.size() - 1);
+    impl_->store.acquire(block);
+    impl_->run_graph(tapes.size() - 1, tapes.back(), std::move(gradients));
+    gradients = take_gradients(tapes.back().inputs);
+    impl_->store.gradients_ready(block, last);
+    impl_->store.release(block);
+    tapes.pop_back();  // inputs and graph of this block go before the next one needs memory
+  }
+}
+
+Activation BlockStage::evaluate(const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  impl_->expect(batch);
+  Activation out;
+  for (std::size_t block = 0; block < impl_->blocks.size(); ++block) {
+    out = impl_->run_block(block, out, batch);
+  }
+  return out;
+}
+
+}  // namespace colossal

@@ -1,0 +1,246 @@
+// What is a training run? The loop, one step of it, and evaluation.
+#include "train/trainer.hpp"
+
+#include "optim/norms.hpp"
+#include "parallel/pipeline/schedule.hpp"
+#include "train/records.hpp"
+#include "train/stopwatch.hpp"
+
+#include <ATen/ops/all.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/sum.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace colossal {
+namespace {
+
+/// What all data coordinates read for one step.
+struct StepTotals {
+  std::int64_t labelled = 0;
+  std::int64_t samples = 0;
+  std::uint64_t data_hash = 0;
+};
+
+/// Sums over the data axes, one all-reduce; the hash sum wraps mod 2^64 as its definition says.
+StepTotals sum_over_data(const StepBatch& batch, const Comm& data) {
+  at::Tensor sums = at::empty({3}, at::kLong);
+  auto* values = sums.mutable_data_ptr<std::int64_t>();
+  values[0] = batch.labelled;
+  values[1] = batch.samples;
+  values[2] = std::bit_cast<std::int64_t>(batch.data_hash);
+  data.all_reduce(sums).wait();
+  return {values[0], values[1], std::bit_cast<std::uint64_t>(values[2])};
+}
+
+/// Sums of `loss` and `tokens` over the data axes, in fp64 (exact for token counts).
+std::pair<double, std::int64_t> sum_over_data(double loss, std::int64_t tokens, const Comm& data) {
+  at::Tensor sums = at::empty({2}, at::kDouble);
+  auto* values = sums.mutable_data_ptr<double>();
+  values[0] = loss;
+  values[1] = static_cast<double>(tokens);
+  data.all_reduce(sums).wait();
+  return {values[0], static_cast<std::int64_t>(values[1])};
+}
+
+/// The first parameter (in forward order) with a NaN or infinity in `part` of its shard; -1: none.
+int first_non_finite(std::span<const FlatShard> shards, at::Tensor FlatShard::*part) {
+  int first = -1;
+  for (const FlatShard& shard : shards) {
+    for (const Segment& segment : shard.segments) {
+      const at::Tensor values =
+          (shard.*part).narrow(0, segment.offset, segment.end - segment.begin);
+      const bool finite = at::isfinite(values).all().item<bool>();
+      if (!finite && (first < 0 || segment.param < first)) {
+        first = segment.param;
+      }
+    }
+  }
+  return first;
+}
+
+/// Where the trouble starts, for messages: a weight if any is bad, else the first bad gradient.
+std::string describe_non_finite(ChunkStore& store) {
+  const auto name = [&](int param) -> const std::string& {
+    return store.parameters()[static_cast<std::size_t>(param)]->spec().name;
+  };
+  if (const int weight = first_non_finite(store.shards(), &FlatShard::master); weight >= 0) {
+    return fmt::format("the weights of '{}' are not finite", name(weight));
+  }
+  if (const int grad = first_non_finite(store.shards(), &FlatShard::grad); grad >= 0) {
+    return fmt::format("first non-finite gradient: '{}'", name(grad));
+  }
+  return "all weights and gradients are finite";
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerParts parts, RunState state)
+    : parts_(std::move(parts)), state_(std::move(state)) {
+  state_.data_fingerprint = parts_.train_data->fingerprint();
+}
+
+void Trainer::add_hook(std::unique_ptr<Hook> hook) { hooks_.push_back(std::move(hook)); }
+
+RunState Trainer::run() {
+  const Stopwatch loop;
+  const double side_before = side_seconds_;
+  const auto measure = [&] { loop_seconds_ = loop.seconds() - (side_seconds_ - side_before); };
+  run_hooks([&](Hook& hook) { hook.on_start(*this); });
+  while (state_.step < parts_.total_steps) {
+    const StepReport report = step();
+    run_hooks([&](Hook& hook) { hook.on_step(*this, report); });
+    measure();
+  }
+  run_hooks([&](Hook& hook) { hook.on_end(*this); });
+  measure();
+  return state_;
+}
+
+void Trainer::run_hooks(const std::function<void(Hook&)>& call) {
+  const Stopwatch watch;
+  const double side_before = side_seconds_;
+  tell("hooks");
+  for (const std::unique_ptr<Hook>& hook : hooks_) {
+    call(*hook);
+  }
+  hook_seconds_ += watch.seconds() - (side_seconds_ - side_before);
+}
+
+void Trainer::tell(std::string_view phase) const {
+  if (parts_.phase) {
+    parts_.phase(fmt::format("step {} {}", state_.step + 1, phase));
+  }
+}
+
+StepReport Trainer::step() {
+  const Stopwatch watch;
+  const Comm& data = parts_.context.comm(data_axes());
+  StepReport report{.step = state_.step + 1, .lr = parts_.scheduler->lr(state_.step)};
+
+  tell("data");
+  StepBatch batch = parts_.loader->next();
+  report.data_seconds = watch.seconds();
+  const StepTotals totals = sum_over_data(batch, data);
+  check(totals.labelled > 0,
+        ErrorKind::data,
+        "no-labels",
+        "step {}: none of the {} samples has a label to learn from",
+        report.step,
+        totals.samples);
+  for (Batch& micro_batch : batch.micro_batches) {
+    micro_batch.step = state_.step;
+    micro_batch.training = true;
+  }
+
+  tell("forward and backward");
+  parts_.store->begin_gradients();
+  parts_.stage->begin_step(1.0 / static_cast<double>(totals.labelled));
+  const at::Tensor loss_sum = run_schedule(
+      one_stage_schedule(static_cast<int>(batch.micro_batches.size())), batch.micro_batches,
+      *parts_.stage);
+  parts_.store->finish_gradients();
+
+  tell("update");
+  report.loss = sum_over_data(loss_sum.item<double>(), 0, data).first /
+                static_cast<double>(totals.labelled);
+  report.grad_norm =
+      global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context);
+  report.tokens = totals.labelled;
+  report.samples = totals.samples;
+  report.data_hash = totals.data_hash;
+  report.epoch = parts_.loader->epoch();
+  report.skipped = !std::isfinite(report.loss) || !std::isfinite(report.grad_norm);
+  update(report);
+  report.step_seconds = watch.seconds();
+  return report;
+}
+
+void Trainer::update(StepReport& report) {
+  if (report.skipped) {
+    skip_or_stop(report);
+  } else {
+    const double factor = clip_factor(report.grad_norm, parts_.config.train.clip_grad_norm);
+    report.clipped = factor < 1;
+    parts_.optimizer->step(parts_.store->shards(),
+                           parts_.groups,
+                           {.step = state_.step, .lr = report.lr, .grad_factor = factor});
+    parts_.store->publish();
+    ++state_.step;
+    skipped_in_a_row_ = 0;
+  }
+  state_.consumed = parts_.loader->state().consumed;
+}
+
+void Trainer::skip_or_stop(const StepReport& report) {
+  const bool bad_loss = !std::isfinite(report.loss);
+  if (parts_.config.train.nonfinite == NonFinite::stop) {
+    fail(ErrorKind::numerics,
+         bad_loss ? "nonfinite-loss" : "nonfinite-gradient",
+         "step {}: loss {}, gradient norm {}; {}. The update was not applied. Lower optimizer.lr, "
+         "set train.clip_grad_norm, or go on with train.nonfinite: skip",
+         report.step,
+         report.loss,
+         report.grad_norm,
+         describe_non_finite(*parts_.store));
+  }
+  ++state_.skipped;
+  ++skipped_in_a_row_;
+  if (skipped_in_a_row_ > parts_.config.train.max_skipped_steps) {
+    fail(ErrorKind::numerics,
+         "too-many-skipped",
+         "step {}: {} updates in a row were skipped and train.max_skipped_steps is {}; {}",
+         report.step,
+         skipped_in_a_row_,
+         parts_.config.train.max_skipped_steps,
+         describe_non_finite(*parts_.store));
+  }
+}
+
+EvalReport Trainer::evaluate() {
+  check(parts_.eval_data != nullptr,
+        ErrorKind::internal,
+        "no-eval-data",
+        "evaluation was asked for without data.eval");
+  const Stopwatch watch;
+  tell("evaluation");
+  const Mesh& mesh = parts_.context.mesh();
+  const EvalPlan plan(parts_.eval_data->size(),
+                      parts_.config.eval.micro_batch_size,
+                      {mesh.index(data_axes()), mesh.size(data_axes())},
+                      parts_.config.eval.max_batches.value_or(0));
+  double loss = 0;
+  std::int64_t tokens = 0;
+  for (std::int64_t k = 0; k < plan.num_batches(); ++k) {
+    Batch batch = parts_.eval_data->read(plan.indices(k));
+    batch.training = false;
+    batch.step = state_.step;
+    loss += parts_.stage->evaluate(batch).loss_sum.item<double>();
+    tokens += at::ne(batch.at("labels"), kIgnoreLabel).sum().item<std::int64_t>();
+  }
+  const auto [all_loss, all_tokens] =
+      sum_over_data(loss, tokens, parts_.context.comm(data_axes()));
+  check(all_tokens > 0, ErrorKind::data, "no-labels", "the evaluation set has no labelled token");
+  const EvalReport report{.step = state_.step,
+                          .loss = all_loss / static_cast<double>(all_tokens),
+                          .tokens = all_tokens,
+                          .samples = plan.covered(),
+                          .num_batches = plan.num_batches(),
+                          .seconds = watch.seconds()};
+  add_side_seconds(report.seconds);
+  for (const std::unique_ptr<Hook>& hook : hooks_) {
+    hook->on_eval(*this, report);
+  }
+  return report;
+}
+
+std::vector<TensorRecord> Trainer::records() {
+  return make_records(parts_.store->shards(), parts_.store->parameters(), parts_.context.mesh());
+}
+
+}  // namespace colossal
