@@ -18,14 +18,18 @@ struct RankBytes {
   std::int64_t optimizer = 0;
   std::int64_t activations = 0;
   std::int64_t buffers = 0;
-  [[nodiscard]] std::int64_t total() const { return weights + grads + optimizer + activations + buffers; }
+  [[nodiscard]] std::int64_t total() const {
+    return weights + grads + optimizer + activations + buffers;
+  }
 };
 
+/// Everything the plan says; sums over all ranks unless a member says otherwise.
 struct PlanReport {
   std::string name;
   std::int64_t world = 1, data = 1, pipeline = 1, sequence = 1, tensor = 1;
   std::int64_t global_batch = 0, micro_batch = 0, accumulation = 0;
   std::int64_t total_steps = 0;  ///< 0: unknown until the data set is read
+  std::string steps_note;        ///< how a budget became whole steps; may be empty
   std::int64_t tokens_per_step = 0;
   std::int64_t parameters = 0;
   std::int64_t vocab = 0, padded_vocab = 0;
@@ -33,11 +37,13 @@ struct PlanReport {
   double flops_per_step = 0;
   std::int64_t comm_bytes_per_step = 0;  ///< payload handed to gradient reductions by one rank
   std::int64_t checkpoint_bytes = 0;
+  std::int64_t keep_last = 0;  ///< checkpoints kept; one more exists while a new one is written
   std::vector<std::string> data_lines;  ///< Dataset::summary() of train and eval, if the data was opened
   std::vector<RankBytes> ranks;
 };
 
-/// `train_samples`: size of the training set, 0 if not opened.
+/// The plan of a resolved configuration (parallel.data known). Builds the blocks without memory.
+/// `train_samples`: size of the training set, 0 if not opened. Errors: config.
 [[nodiscard]] PlanReport make_plan(const Config& config, std::int64_t train_samples);
 
 /// Text of config-and-cli 6.1, without a final newline.

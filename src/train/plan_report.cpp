@@ -1,0 +1,153 @@
+// What will a run do and need? The formulas; the same planner and blocks as the run itself.
+#include "train/plan_report.hpp"
+
+#include "config/load.hpp"
+#include "memory/chunk_plan.hpp"
+#include "optim/optimizer.hpp"
+#include "train/human.hpp"
+#include "train/model.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+namespace colossal {
+namespace {
+
+/// The parameters of a model as chunk planners want them: owners once, in order of first use.
+struct ParamTable {
+  std::vector<ParamSpec> specs;
+  std::vector<std::vector<int>> blocks;  // indices used by each block
+};
+
+ParamTable collect(std::span<const std::unique_ptr<Block>> blocks) {
+  ParamTable table;
+  std::map<std::string, int> index;
+  for (const std::unique_ptr<Block>& block : blocks) {
+    std::vector<int>& used = table.blocks.emplace_back();
+    for (const Parameter* parameter : block->parameters()) {
+      const ParamSpec& spec = parameter->spec();
+      const std::string& owner = spec.tied_to.empty() ? spec.name : spec.tied_to;
+      const auto [place, is_new] = index.try_emplace(owner, static_cast<int>(table.specs.size()));
+      if (is_new) {
+        table.specs.push_back(spec);
+      }
+      used.push_back(place->second);
+    }
+  }
+  return table;
+}
+
+/// Sums over the blocks of this rank's stage for one micro-batch.
+struct StageCost {
+  double flops = 0;
+  std::int64_t activation_bytes = 0;
+};
+
+StageCost stage_cost(const Config& config, std::span<const std::unique_ptr<Block>> blocks) {
+  const BatchShape shape{.batch = config.train.micro_batch_size,
+                         .sequence = config.data.seq_length};
+  StageCost sum;
+  std::int64_t largest_boundary = 0;
+  for (const std::unique_ptr<Block>& block : blocks) {
+    const BlockCost cost = block->cost(shape);
+    sum.flops += cost.forward_flops + cost.backward_flops;
+    sum.activation_bytes += cost.activation_bytes;
+    largest_boundary = std::max(largest_boundary, cost.boundary_bytes);
+  }
+  sum.activation_bytes += largest_boundary;  // the gradient that travels back
+  return sum;
+}
+
+/// Prefetched micro-batches: tokens and labels of 8 bytes each.
+std::int64_t loader_bytes(const Config& config) {
+  return config.data.prefetch * config.train.micro_batch_size * config.data.seq_length * 2 * 8;
+}
+
+void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_samples) {
+  plan.global_batch = config.train.global_batch_size;
+  plan.micro_batch = config.train.micro_batch_size;
+  plan.accumulation = config.train.gradient_accumulation;
+  plan.tokens_per_step = plan.global_batch * config.data.seq_length;
+  if (config.train.epochs && train_samples == 0) {
+    return;  // an epoch's length is in the data
+  }
+  plan.total_steps = total_steps(config, train_samples - train_samples % plan.global_batch);
+  const std::int64_t samples = plan.total_steps * plan.global_batch;
+  if (config.train.tokens && *config.train.tokens != samples * config.data.seq_length) {
+    plan.steps_note = "rounded up from " + thousands(*config.train.tokens) + " tokens";
+  } else if (config.train.samples && *config.train.samples != samples) {
+    plan.steps_note = "rounded up from " + thousands(*config.train.samples) + " samples";
+  }
+}
+
+/// Chunks are equal on all ranks as long as no axis shards parameters, and so are the bytes.
+void fill_chunks(PlanReport& plan, const ChunkPlan& chunks, std::int64_t item_bytes, const Mesh& mesh) {
+  plan.num_chunks = static_cast<std::int64_t>(chunks.chunks.size());
+  for (const ChunkSpec& chunk : chunks.chunks) {
+    const std::int64_t bytes = chunk.numel * item_bytes;
+    plan.chunk_bytes = std::max(plan.chunk_bytes, bytes);
+    plan.comm_bytes_per_step += mesh.size(chunk.reduce_axes) > 1 ? bytes : 0;
+  }
+}
+
+RankBytes rank_bytes(const ParamTable& table,
+                     const ChunkPlan& chunks,
+                     std::int64_t item_bytes,
+                     std::int64_t num_states,
+                     const Mesh& mesh) {
+  RankBytes bytes{.rank = mesh.rank()};
+  for (const ParamSpec& spec : table.specs) {
+    bytes.parameters += numel(local_shape(spec.layout, spec.padded, mesh));
+  }
+  for (const ChunkSpec& chunk : chunks.chunks) {
+    bytes.weights += chunk.numel * item_bytes;
+    bytes.grads += chunk.numel * item_bytes;
+    bytes.optimizer += chunk.numel * item_bytes * num_states;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+PlanReport make_plan(const Config& config, std::int64_t train_samples) {
+  const ParallelContext alone(config);  // blocks need a context; nothing communicates
+  const ModelParts model = make_model(config, alone);
+  const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, alone.dtype());
+  const ParamTable table = collect(model.blocks);
+  const StageCost cost = stage_cost(config, model.blocks);
+  const auto item_bytes = static_cast<std::int64_t>(at::elementSize(alone.dtype()));
+  const auto num_states = static_cast<std::int64_t>(
+      optimizers().make(yaml_word(config.optimizer.type), config.optimizer)->states().size());
+
+  PlanReport plan;
+  plan.name = config.run.name;
+  fill_batch(plan, config, train_samples);
+  const MeshShape shape = mesh_shape(config.parallel);
+  const Mesh first(shape, 0);
+  plan.world = first.world_size();
+  plan.data = first.size(data_axes());
+  plan.pipeline = first.size(Axis::pp);
+  plan.sequence = first.size(Axis::sp);
+  plan.tensor = first.size(axes({Axis::t0, Axis::t1, Axis::t2}));
+  plan.vocab = config.model.vocab_size;
+  plan.padded_vocab = padded_vocab(config.model);
+  for (const ParamSpec& spec : table.specs) {
+    plan.parameters += numel(spec.shape);
+  }
+  plan.flops_per_step = cost.flops * static_cast<double>(plan.accumulation * plan.data);
+  plan.checkpoint_bytes = plan.parameters * item_bytes * (1 + num_states);
+  plan.keep_last = config.checkpoint.keep_last;
+  fill_chunks(plan, planner->plan(table.specs, table.blocks, first), item_bytes, first);
+  for (int rank = 0; rank < plan.world; ++rank) {
+    const Mesh mesh(shape, rank);
+    const ChunkPlan chunks = planner->plan(table.specs, table.blocks, mesh);
+    RankBytes bytes = rank_bytes(table, chunks, item_bytes, num_states, mesh);
+    bytes.activations = cost.activation_bytes;
+    bytes.buffers = loader_bytes(config);
+    plan.ranks.push_back(bytes);
+  }
+  return plan;
+}
+
+}  // namespace colossal
