@@ -5,20 +5,20 @@
 #include "train/human.hpp"
 #include "train/stopwatch.hpp"
 
-#include <nlohmann/json.hpp>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <utility>
 
 namespace colossal {
 namespace {
 
-using Json = nlohmann::ordered_json;  // NaN becomes null; numbers are written so that they read back
+using Json =
+    nlohmann::ordered_json;  // NaN becomes null; numbers are written so that they read back
 
 constexpr std::size_t kRecentSteps = 100;  // the ETA follows the last hundred steps
 constexpr int kMaxFailedSaves = 3;
@@ -57,7 +57,9 @@ bool LogCadence::due(std::int64_t step, std::int64_t total) {
   return std::exchange(first_, false) || step % every_ == 0 || step == total;
 }
 
-double MetricsHook::Window::loss() const { return loss_sum / static_cast<double>(tokens); }
+double MetricsHook::Window::loss() const {
+  return loss_sum / static_cast<double>(tokens);
+}
 
 MetricsHook::MetricsHook(const Config& config, RunDir* run_dir)
     : config_(config), run_dir_(run_dir), cadence_(config.logging.every_steps) {}
@@ -103,26 +105,27 @@ double MetricsHook::tokens_per_second() const {
 
 double MetricsHook::eta_seconds(const Trainer& trainer) const {
   const auto left = static_cast<double>(trainer.parts().total_steps - trainer.state().step);
-  const double side = trainer.loop_seconds() > 0 ? trainer.side_seconds() / trainer.loop_seconds() : 0;
+  const double side =
+      trainer.loop_seconds() > 0 ? trainer.side_seconds() / trainer.loop_seconds() : 0;
   return left * recent_sum_ / static_cast<double>(recent_.size()) * (1 + side);
 }
 
 void MetricsHook::print(const Trainer& trainer, const StepReport& report) const {
   const std::int64_t total = trainer.parts().total_steps;
   const auto steps = static_cast<double>(window_.steps);
-  log::console(
-      fmt::format("{}  loss {:.4f}  lr {:.2e}  gnorm {:.2f}{}  tok/s {}  {:.3g} s/step (data {:.0f}%)"
-                  "  mem {}  eta {}",
-                  label("step", thousands(report.step) + "/" + thousands(total), total),
-                  window_.loss(),
-                  report.lr,
-                  report.grad_norm,
-                  report.clipped ? "*" : "",
-                  human_count(tokens_per_second()),
-                  window_.seconds / steps,
-                  100 * window_.data_seconds / window_.seconds,
-                  human_gib(static_cast<double>(peak_memory_bytes())),
-                  human_duration(eta_seconds(trainer))));
+  log::console(fmt::format(
+      "{}  loss {:.4f}  lr {:.2e}  gnorm {:.2f}{}  tok/s {}  {:.3g} s/step (data {:.0f}%)"
+      "  mem {}  eta {}",
+      label("step", thousands(report.step) + "/" + thousands(total), total),
+      window_.loss(),
+      report.lr,
+      report.grad_norm,
+      report.clipped ? "*" : "",
+      human_count(tokens_per_second()),
+      window_.seconds / steps,
+      100 * window_.data_seconds / window_.seconds,
+      human_gib(static_cast<double>(peak_memory_bytes())),
+      human_duration(eta_seconds(trainer))));
 }
 
 void MetricsHook::record(const Trainer& trainer, const StepReport& report) const {
@@ -147,13 +150,13 @@ void MetricsHook::record(const Trainer& trainer, const StepReport& report) const
 
 void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
   const double perplexity = std::exp(report.loss);
-  log::console(fmt::format("{}  loss {:.4f}  ppl {:.2f}  {} batches  {:.1f} s",
-                           label("eval", fmt::format("step {}", report.step),
-                                 trainer.parts().total_steps),
-                           report.loss,
-                           perplexity,
-                           report.num_batches,
-                           report.seconds));
+  log::console(
+      fmt::format("{}  loss {:.4f}  ppl {:.2f}  {} batches  {:.1f} s",
+                  label("eval", fmt::format("step {}", report.step), trainer.parts().total_steps),
+                  report.loss,
+                  perplexity,
+                  report.num_batches,
+                  report.seconds));
   if (run_dir_ == nullptr) {
     return;
   }
@@ -188,7 +191,9 @@ void EvalHook::on_end(Trainer& trainer) {
 CheckpointHook::CheckpointHook(const Config& config, Comm world)
     : config_(config.checkpoint), run_(config.run.output_dir), world_(std::move(world)) {}
 
-void CheckpointHook::on_start(Trainer& trainer) { last_step_ = trainer.state().step; }
+void CheckpointHook::on_start(Trainer& trainer) {
+  last_step_ = trainer.state().step;
+}
 
 void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
   if (!config_.every_steps || report.skipped || report.step % *config_.every_steps != 0) {
@@ -203,11 +208,12 @@ void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
         ++failures_in_a_row_ >= kMaxFailedSaves) {
       throw;
     }
-    log::error("[checkpoint] step {} was not saved ({} of {} failures in a row that end the run): {}",
-               report.step,
-               failures_in_a_row_,
-               kMaxFailedSaves,
-               error.what());
+    log::error(
+        "[checkpoint] step {} was not saved ({} of {} failures in a row that end the run): {}",
+        report.step,
+        failures_in_a_row_,
+        kMaxFailedSaves,
+        error.what());
   }
 }
 
@@ -229,12 +235,12 @@ void CheckpointHook::save(Trainer& trainer) {
                       {.keep_last = config_.keep_last, .attempt = static_cast<int>(state.attempt)});
   last_step_ = state.step;
   trainer.add_side_seconds(watch.seconds());
-  log::console(fmt::format(
-      "{}  saved {} in {:.1f} s -> {}",
-      label("ckpt", fmt::format("step {}", state.step), trainer.parts().total_steps),
-      human_bytes(static_cast<double>(bytes), 2),
-      watch.seconds(),
-      name));
+  log::console(
+      fmt::format("{}  saved {} in {:.1f} s -> {}",
+                  label("ckpt", fmt::format("step {}", state.step), trainer.parts().total_steps),
+                  human_bytes(static_cast<double>(bytes), 2),
+                  watch.seconds(),
+                  name));
 }
 
 std::string to_json(const RunStatus& status) {
@@ -255,7 +261,9 @@ std::string to_json(const RunStatus& status) {
 StatusHook::StatusHook(const Config& config, RunDir* run_dir)
     : run_dir_(run_dir), cadence_(config.logging.every_steps) {}
 
-void StatusHook::on_start(Trainer& trainer) { write(trainer, {.state = "running"}); }
+void StatusHook::on_start(Trainer& trainer) {
+  write(trainer, {.state = "running"});
+}
 
 void StatusHook::on_step(Trainer& trainer, const StepReport& report) {
   if (cadence_.due(report.step, trainer.parts().total_steps)) {
@@ -263,7 +271,9 @@ void StatusHook::on_step(Trainer& trainer, const StepReport& report) {
   }
 }
 
-void StatusHook::on_end(Trainer& trainer) { write(trainer, {.state = "finished", .exit_code = 0}); }
+void StatusHook::on_end(Trainer& trainer) {
+  write(trainer, {.state = "finished", .exit_code = 0});
+}
 
 void StatusHook::write(const Trainer& trainer, RunStatus status) const {
   if (run_dir_ == nullptr) {

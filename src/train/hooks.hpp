@@ -125,8 +125,8 @@ class StatusHook : public Hook {
   LogCadence cadence_;
 };
 
-/// Adds the hooks of every run in the order in which they must act: metrics, evaluation, checkpoint,
-/// status. `run_dir` is null on ranks other than 0 and must outlive `trainer`.
+/// Adds the hooks of every run in the order in which they must act: metrics, evaluation,
+/// checkpoint, status. `run_dir` is null on ranks other than 0 and must outlive `trainer`.
 void add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world);
 
 }  // namespace colossal

@@ -38,8 +38,9 @@ std::string human_count(double count) {
 std::string human_bytes(double bytes, int decimals) {
   static constexpr std::array<std::string_view, 5> kUnits = {"B", "kB", "MB", "GB", "TB"};
   const Scaled scaled = scale(bytes);
-  return scaled.power == 0 ? fmt::format("{:.0f} B", scaled.value)
-                           : fmt::format("{:.{}f} {}", scaled.value, decimals, kUnits[scaled.power]);
+  return scaled.power == 0
+             ? fmt::format("{:.0f} B", scaled.value)
+             : fmt::format("{:.{}f} {}", scaled.value, decimals, kUnits[scaled.power]);
 }
 
 std::string human_gib(double bytes) {

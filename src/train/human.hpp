@@ -1,4 +1,5 @@
-// How do numbers look to people? Formats of the console lines and the plan (config-and-cli 6.1, 10).
+// How do numbers look to people? Formats of the console lines and the plan (config-and-cli 6.1,
+// 10).
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 
 #include "config/load.hpp"
 #include "memory/chunk_plan.hpp"
+#include "models/zoo.hpp"
 #include "optim/optimizer.hpp"
 #include "train/human.hpp"
 #include "train/model.hpp"
@@ -14,7 +15,7 @@
 namespace colossal {
 namespace {
 
-/// The parameters of a model as chunk planners want them: owners once, in order of first use.
+/// The parameters of a model as chunk planners want them: each once, in order of first use.
 struct ParamTable {
   std::vector<ParamSpec> specs;
   std::vector<std::vector<int>> blocks;  // indices used by each block
@@ -22,15 +23,13 @@ struct ParamTable {
 
 ParamTable collect(std::span<const std::unique_ptr<Block>> blocks) {
   ParamTable table;
-  std::map<std::string, int> index;
+  std::map<const Parameter*, int> index;
   for (const std::unique_ptr<Block>& block : blocks) {
     std::vector<int>& used = table.blocks.emplace_back();
     for (const Parameter* parameter : block->parameters()) {
-      const ParamSpec& spec = parameter->spec();
-      const std::string& owner = spec.tied_to.empty() ? spec.name : spec.tied_to;
-      const auto [place, is_new] = index.try_emplace(owner, static_cast<int>(table.specs.size()));
+      const auto [place, is_new] = index.emplace(parameter, static_cast<int>(table.specs.size()));
       if (is_new) {
-        table.specs.push_back(spec);
+        table.specs.push_back(parameter->spec());
       }
       used.push_back(place->second);
     }
@@ -82,7 +81,10 @@ void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_sampl
 }
 
 /// Chunks are equal on all ranks as long as no axis shards parameters, and so are the bytes.
-void fill_chunks(PlanReport& plan, const ChunkPlan& chunks, std::int64_t item_bytes, const Mesh& mesh) {
+void fill_chunks(PlanReport& plan,
+                 const ChunkPlan& chunks,
+                 std::int64_t item_bytes,
+                 const Mesh& mesh) {
   plan.num_chunks = static_cast<std::int64_t>(chunks.chunks.size());
   for (const ChunkSpec& chunk : chunks.chunks) {
     const std::int64_t bytes = chunk.numel * item_bytes;
@@ -98,7 +100,8 @@ RankBytes rank_bytes(const ParamTable& table,
                      const Mesh& mesh) {
   RankBytes bytes{.rank = mesh.rank()};
   for (const ParamSpec& spec : table.specs) {
-    bytes.parameters += numel(local_shape(spec.layout, spec.padded, mesh));
+    const bool owned = spec.tied_to.empty();
+    bytes.parameters += owned ? numel(local_shape(spec.layout, spec.padded, mesh)) : 0;
   }
   for (const ChunkSpec& chunk : chunks.chunks) {
     bytes.weights += chunk.numel * item_bytes;
@@ -132,9 +135,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   plan.tensor = first.size(axes({Axis::t0, Axis::t1, Axis::t2}));
   plan.vocab = config.model.vocab_size;
   plan.padded_vocab = padded_vocab(config.model);
-  for (const ParamSpec& spec : table.specs) {
-    plan.parameters += numel(spec.shape);
-  }
+  plan.parameters = num_parameters(model.blocks);
   plan.flops_per_step = cost.flops * static_cast<double>(plan.accumulation * plan.data);
   plan.checkpoint_bytes = plan.parameters * item_bytes * (1 + num_states);
   plan.keep_last = config.checkpoint.keep_last;

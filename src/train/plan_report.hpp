@@ -1,11 +1,12 @@
-// What will a run do and need? Computed from the configuration by the code that runs it, before any memory exists.
+// What will a run do and need? Computed from the configuration by the code that runs it, before any
+// memory exists.
 #pragma once
+
+#include "config/config.hpp"
 
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "config/config.hpp"
 
 namespace colossal {
 
@@ -38,7 +39,8 @@ struct PlanReport {
   std::int64_t comm_bytes_per_step = 0;  ///< payload handed to gradient reductions by one rank
   std::int64_t checkpoint_bytes = 0;
   std::int64_t keep_last = 0;  ///< checkpoints kept; one more exists while a new one is written
-  std::vector<std::string> data_lines;  ///< Dataset::summary() of train and eval, if the data was opened
+  std::vector<std::string>
+      data_lines;  ///< Dataset::summary() of train and eval, if the data was opened
   std::vector<RankBytes> ranks;
 };
 

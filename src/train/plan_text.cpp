@@ -3,9 +3,9 @@
 #include "train/plan_report.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 namespace colossal {
@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::size_t kMaxRankLines = 16;
 
-std::string bytes_text(std::int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+std::string bytes_text(std::int64_t bytes) {
+  return human_bytes(static_cast<double>(bytes));
+}
 
 std::string steps_line(const PlanReport& plan) {
   const std::string tokens = thousands(plan.tokens_per_step);
@@ -29,10 +31,10 @@ std::string steps_line(const PlanReport& plan) {
 }
 
 std::string work_line(const PlanReport& plan) {
-  const std::string comm =
-      plan.comm_bytes_per_step == 0
-          ? "nothing is reduced"
-          : fmt::format("{} of gradients reduced by each rank", bytes_text(plan.comm_bytes_per_step));
+  const std::string comm = plan.comm_bytes_per_step == 0
+                               ? "nothing is reduced"
+                               : fmt::format("{} of gradients reduced by each rank",
+                                             bytes_text(plan.comm_bytes_per_step));
   return fmt::format("work      {} FLOP per step; {} in {} chunks of at most {}\n",
                      human_count(plan.flops_per_step),
                      comm,
@@ -43,7 +45,13 @@ std::string work_line(const PlanReport& plan) {
 std::string rank_table(const PlanReport& plan) {
   constexpr std::string_view kRow = "{:<10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n";
   std::string text = fmt::format(fmt::runtime(kRow),
-                                 "rank", "params", "weights", "grads", "optim", "activ.", "buffers",
+                                 "rank",
+                                 "params",
+                                 "weights",
+                                 "grads",
+                                 "optim",
+                                 "activ.",
+                                 "buffers",
                                  "total");
   for (std::size_t i = 0; i < std::min(plan.ranks.size(), kMaxRankLines); ++i) {
     const RankBytes& rank = plan.ranks[i];
@@ -58,7 +66,8 @@ std::string rank_table(const PlanReport& plan) {
                         bytes_text(rank.total()));
   }
   if (plan.ranks.size() > kMaxRankLines) {
-    text += fmt::format("... and {} more ranks (all in --json)\n", plan.ranks.size() - kMaxRankLines);
+    text +=
+        fmt::format("... and {} more ranks (all in --json)\n", plan.ranks.size() - kMaxRankLines);
   }
   return text;
 }
@@ -66,14 +75,14 @@ std::string rank_table(const PlanReport& plan) {
 }  // namespace
 
 std::string to_text(const PlanReport& plan) {
-  std::string text = fmt::format(
-      "plan      {}  world {} = data {} x pipeline {} x sequence {} x tensor {}\n",
-      plan.name,
-      plan.world,
-      plan.data,
-      plan.pipeline,
-      plan.sequence,
-      plan.tensor);
+  std::string text =
+      fmt::format("plan      {}  world {} = data {} x pipeline {} x sequence {} x tensor {}\n",
+                  plan.name,
+                  plan.world,
+                  plan.data,
+                  plan.pipeline,
+                  plan.sequence,
+                  plan.tensor);
   text += fmt::format("batch     {} = data {} x micro {} x accumulation {}\n",
                       plan.global_batch,
                       plan.data,
@@ -97,32 +106,31 @@ std::string to_text(const PlanReport& plan) {
 }
 
 std::string to_json(const PlanReport& plan) {
-  nlohmann::ordered_json json = {
-      {"name", plan.name},
-      {"mesh",
-       {{"world", plan.world},
-        {"data", plan.data},
-        {"pipeline", plan.pipeline},
-        {"sequence", plan.sequence},
-        {"tensor", plan.tensor}}},
-      {"batch",
-       {{"global", plan.global_batch},
-        {"micro", plan.micro_batch},
-        {"accumulation", plan.accumulation}}},
-      {"total_steps", plan.total_steps},
-      {"steps_note", plan.steps_note},
-      {"tokens_per_step", plan.tokens_per_step},
-      {"parameters", plan.parameters},
-      {"vocab", plan.vocab},
-      {"padded_vocab", plan.padded_vocab},
-      {"num_chunks", plan.num_chunks},
-      {"chunk_bytes", plan.chunk_bytes},
-      {"flops_per_step", plan.flops_per_step},
-      {"comm_bytes_per_step", plan.comm_bytes_per_step},
-      {"checkpoint_bytes", plan.checkpoint_bytes},
-      {"keep_last", plan.keep_last},
-      {"data", plan.data_lines},
-      {"ranks", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = {{"name", plan.name},
+                                 {"mesh",
+                                  {{"world", plan.world},
+                                   {"data", plan.data},
+                                   {"pipeline", plan.pipeline},
+                                   {"sequence", plan.sequence},
+                                   {"tensor", plan.tensor}}},
+                                 {"batch",
+                                  {{"global", plan.global_batch},
+                                   {"micro", plan.micro_batch},
+                                   {"accumulation", plan.accumulation}}},
+                                 {"total_steps", plan.total_steps},
+                                 {"steps_note", plan.steps_note},
+                                 {"tokens_per_step", plan.tokens_per_step},
+                                 {"parameters", plan.parameters},
+                                 {"vocab", plan.vocab},
+                                 {"padded_vocab", plan.padded_vocab},
+                                 {"num_chunks", plan.num_chunks},
+                                 {"chunk_bytes", plan.chunk_bytes},
+                                 {"flops_per_step", plan.flops_per_step},
+                                 {"comm_bytes_per_step", plan.comm_bytes_per_step},
+                                 {"checkpoint_bytes", plan.checkpoint_bytes},
+                                 {"keep_last", plan.keep_last},
+                                 {"data", plan.data_lines},
+                                 {"ranks", nlohmann::ordered_json::array()}};
   for (const RankBytes& rank : plan.ranks) {
     json["ranks"].push_back({{"rank", rank.rank},
                              {"parameters", rank.parameters},

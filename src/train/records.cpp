@@ -68,7 +68,10 @@ struct SegmentBoxes {
 SegmentBoxes boxes_of(const Segment& segment, const ParamSpec& spec, const Mesh& mesh) {
   const Shape local = local_shape(spec.layout, spec.padded, mesh);
   const std::vector<Region> parts = logical_regions(spec, mesh);
-  return {spec, segment, local, flat_range(parts, local, segment.begin, segment.end),
+  return {spec,
+          segment,
+          local,
+          flat_range(parts, local, segment.begin, segment.end),
           is_owner(spec, mesh)};
 }
 

@@ -1,4 +1,5 @@
-// How does a stage run its blocks? Implementation over autograd's engine: one small graph per block.
+// How does a stage run its blocks? Implementation over autograd's engine: one small graph per
+// block.
 #include "train/stage.hpp"
 
 #include <ATen/ops/full_like.h>
@@ -23,9 +24,12 @@ struct Tape {
 };
 
 /// Torch's failure inside a block as our error: names the block and tells memory from mistakes.
-[[noreturn]] void rethrow(const c10::Error& error, std::string_view what, const std::string& block) {
+[[noreturn]] void rethrow(const c10::Error& error,
+                          std::string_view what,
+                          const std::string& block) {
   const std::string text = error.what_without_backtrace();
-  if (text.find("allocate") != std::string::npos || text.find("out of memory") != std::string::npos) {
+  if (text.find("allocate") != std::string::npos ||
+      text.find("out of memory") != std::string::npos) {
     fail(ErrorKind::memory,
          "out-of-memory",
          "{} of block {} found no memory ({}); a smaller train.micro_batch_size needs less",

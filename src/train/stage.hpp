@@ -1,5 +1,10 @@
-// How does a stage run its blocks? Acquire, run, release, keep only the graph edges; backward block by block.
+// How does a stage run its blocks? Acquire, run, release, keep only the graph edges; backward block
+// by block.
 #pragma once
+
+#include "memory/chunk_store.hpp"
+#include "nn/block.hpp"
+#include "parallel/pipeline/schedule.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -7,22 +12,19 @@
 #include <span>
 #include <vector>
 
-#include "memory/chunk_store.hpp"
-#include "nn/block.hpp"
-#include "parallel/pipeline/schedule.hpp"
-
 namespace colossal {
 
-/// Runs the blocks of one stage over a ChunkStore. The autograd graph is cut at every block boundary: a block's inputs are
-/// detached leaves, of its outputs only the gradient edges are kept, and its graph runs on its own in backward. Never
-/// re-entrant, no hooks.
+/// Runs the blocks of one stage over a ChunkStore. The autograd graph is cut at every block
+/// boundary: a block's inputs are detached leaves, of its outputs only the gradient edges are kept,
+/// and its graph runs on its own in backward. Never re-entrant, no hooks.
 class BlockStage : public StageRunner {
  public:
   /// Block i of `blocks` is block i of `store`. Both must outlive the stage.
   BlockStage(std::span<const std::unique_ptr<Block>> blocks, ChunkStore& store);
   ~BlockStage() override;
 
-  /// Start of a step: gradients of loss_sum start as `loss_factor` (1 / global count of labelled tokens).
+  /// Start of a step: gradients of loss_sum start as `loss_factor` (1 / global count of labelled
+  /// tokens).
   void begin_step(double loss_factor);
   Activation forward(int index, const Batch& batch) override;
   void backward(int index, bool last) override;

@@ -49,7 +49,7 @@ std::pair<double, std::int64_t> sum_over_data(double loss, std::int64_t tokens, 
 }
 
 /// The first parameter (in forward order) with a NaN or infinity in `part` of its shard; -1: none.
-int first_non_finite(std::span<const FlatShard> shards, at::Tensor FlatShard::*part) {
+int first_non_finite(std::span<const FlatShard> shards, at::Tensor FlatShard::* part) {
   int first = -1;
   for (const FlatShard& shard : shards) {
     for (const Segment& segment : shard.segments) {
@@ -85,7 +85,9 @@ Trainer::Trainer(TrainerParts parts, RunState state)
   state_.data_fingerprint = parts_.train_data->fingerprint();
 }
 
-void Trainer::add_hook(std::unique_ptr<Hook> hook) { hooks_.push_back(std::move(hook)); }
+void Trainer::add_hook(std::unique_ptr<Hook> hook) {
+  hooks_.push_back(std::move(hook));
+}
 
 RunState Trainer::run() {
   const Stopwatch loop;
@@ -141,14 +143,15 @@ StepReport Trainer::step() {
   tell("forward and backward");
   parts_.store->begin_gradients();
   parts_.stage->begin_step(1.0 / static_cast<double>(totals.labelled));
-  const at::Tensor loss_sum = run_schedule(
-      one_stage_schedule(static_cast<int>(batch.micro_batches.size())), batch.micro_batches,
-      *parts_.stage);
+  const at::Tensor loss_sum =
+      run_schedule(one_stage_schedule(static_cast<int>(batch.micro_batches.size())),
+                   batch.micro_batches,
+                   *parts_.stage);
   parts_.store->finish_gradients();
 
   tell("update");
-  report.loss = sum_over_data(loss_sum.item<double>(), 0, data).first /
-                static_cast<double>(totals.labelled);
+  report.loss =
+      sum_over_data(loss_sum.item<double>(), 0, data).first / static_cast<double>(totals.labelled);
   report.grad_norm =
       global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context);
   report.tokens = totals.labelled;
@@ -223,8 +226,7 @@ EvalReport Trainer::evaluate() {
     loss += parts_.stage->evaluate(batch).loss_sum.item<double>();
     tokens += at::ne(batch.at("labels"), kIgnoreLabel).sum().item<std::int64_t>();
   }
-  const auto [all_loss, all_tokens] =
-      sum_over_data(loss, tokens, parts_.context.comm(data_axes()));
+  const auto [all_loss, all_tokens] = sum_over_data(loss, tokens, parts_.context.comm(data_axes()));
   check(all_tokens > 0, ErrorKind::data, "no-labels", "the evaluation set has no labelled token");
   const EvalReport report{.step = state_.step,
                           .loss = all_loss / static_cast<double>(all_tokens),

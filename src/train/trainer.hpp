@@ -1,12 +1,6 @@
 // What is a training run? One loop; hooks do everything that is not training.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string_view>
-#include <vector>
-
 #include "checkpoint/checkpoint.hpp"
 #include "config/config.hpp"
 #include "data/loader.hpp"
@@ -18,22 +12,28 @@
 #include "optim/scheduler.hpp"
 #include "train/stage.hpp"
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
 namespace colossal {
 
 /// Facts of one optimizer step, equal on all ranks unless said otherwise.
 struct StepReport {
-  std::int64_t step = 0;       ///< 1-based number of this update (= state.step if not skipped)
-  double loss = 0;             ///< token mean over the global batch
-  double grad_norm = 0;        ///< before clipping
+  std::int64_t step = 0;  ///< 1-based number of this update (= state.step if not skipped)
+  double loss = 0;        ///< token mean over the global batch
+  double grad_norm = 0;   ///< before clipping
   bool clipped = false;
-  bool skipped = false;        ///< non-finite under train.nonfinite: skip
+  bool skipped = false;  ///< non-finite under train.nonfinite: skip
   double lr = 0;
-  std::int64_t tokens = 0;     ///< labelled tokens of the global batch
-  std::int64_t samples = 0;    ///< of the global batch
-  std::uint64_t data_hash = 0; ///< of the global batch
+  std::int64_t tokens = 0;      ///< labelled tokens of the global batch
+  std::int64_t samples = 0;     ///< of the global batch
+  std::uint64_t data_hash = 0;  ///< of the global batch
   double epoch = 0;
-  double step_seconds = 0;     ///< this rank
-  double data_seconds = 0;     ///< this rank: waiting for the loader
+  double step_seconds = 0;  ///< this rank
+  double data_seconds = 0;  ///< this rank: waiting for the loader
 };
 
 struct EvalReport {
@@ -74,11 +74,12 @@ struct TrainerParts {
   std::unique_ptr<Loader> loader;
   std::unique_ptr<Scheduler> scheduler;
   std::int64_t total_steps = 0;
-  std::function<void(std::string_view phase)> phase;  ///< told what the loop is doing (World::set_phase); may be empty
+  std::function<void(std::string_view phase)>
+      phase;  ///< told what the loop is doing (World::set_phase); may be empty
 };
 
-/// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient" before the update (weights untouched),
-/// "too-many-skipped"; data "no-labels" for a global batch without any label.
+/// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient" before the update
+/// (weights untouched), "too-many-skipped"; data "no-labels" for a global batch without any label.
 class Trainer {
  public:
   /// `parts` as build() made them for the same `state`.
@@ -87,7 +88,8 @@ class Trainer {
 
   /// Runs until total_steps. Returns the final state.
   RunState run();
-  /// One pass over the evaluation set; every rank gets the same report and calls on_eval of all hooks.
+  /// One pass over the evaluation set; every rank gets the same report and calls on_eval of all
+  /// hooks.
   EvalReport evaluate();
 
   /// Masters and optimizer states of all parameters as checkpoint records (views of live memory).
@@ -121,12 +123,14 @@ class Trainer {
   double loop_seconds_ = 0;
 };
 
-/// Intra-op threads of this rank: run.threads, or the cores shared fairly with the local ranks; one inter-op thread. Call
-/// before the first tensor operation.
+/// Intra-op threads of this rank: run.threads, or the cores shared fairly with the local ranks; one
+/// inter-op thread. Call before the first tensor operation.
 void set_threads(const RunConfig& run, int local_world_size);
 
-/// Builds all parts of a run at position `state` (fresh: default RunState). Allocates and initialises parameters; loads
-/// nothing. Errors: config, data.
-[[nodiscard]] TrainerParts build(const Config& config, const ParallelContext& context, const RunState& state);
+/// Builds all parts of a run at position `state` (fresh: default RunState). Allocates and
+/// initialises parameters; loads nothing. Errors: config, data.
+[[nodiscard]] TrainerParts build(const Config& config,
+                                 const ParallelContext& context,
+                                 const RunState& state);
 
 }  // namespace colossal

@@ -1,0 +1,110 @@
+// How does a test train? A run in one call, with every report kept and the final weights whole.
+#pragma once
+
+#include "mesh/context.hpp"
+#include "train/trainer.hpp"
+
+#include <ATen/ops/zeros.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace colossal::test {
+
+/// Keeps the reports of every step and calls `after_step`, if any.
+class RecordingHook : public Hook {
+ public:
+  using Callback = std::function<void(Trainer&, const StepReport&)>;
+
+  explicit RecordingHook(std::vector<StepReport>& reports, Callback after_step = {})
+      : reports_(reports), after_step_(std::move(after_step)) {}
+  void on_step(Trainer& trainer, const StepReport& report) override {
+    reports_.push_back(report);
+    if (after_step_) {
+      after_step_(trainer, report);
+    }
+  }
+
+ private:
+  std::vector<StepReport>& reports_;
+  Callback after_step_;
+};
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+/// Copies of everything a checkpoint would hold, by record name, where this rank holds all of it.
+inline Tensors copy_records(Trainer& trainer) {
+  Tensors tensors;
+  for (const TensorRecord& record : trainer.records()) {
+    at::Tensor whole = at::zeros(record.global, record.local.options());
+    for (const Region& region : record.regions) {
+      at::Tensor to = whole;
+      at::Tensor from = record.local;
+      for (std::size_t d = 0; d < region.extent.size(); ++d) {
+        const auto dim = static_cast<std::int64_t>(d);
+        to = to.narrow(dim, region.global_offset[d], region.extent[d]);
+        from = from.narrow(dim, region.local_offset[d], region.extent[d]);
+      }
+      to.copy_(from);
+    }
+    tensors.emplace(record.name, whole);
+  }
+  return tensors;
+}
+
+/// A finished run.
+struct Trained {
+  std::vector<StepReport> reports;
+  Tensors tensors;  ///< of copy_records()
+  RunState state;
+};
+
+/// Runs `trainer` to its end.
+inline Trained finish(Trainer& trainer, RecordingHook::Callback after_step = {}) {
+  Trained result;
+  trainer.add_hook(std::make_unique<RecordingHook>(result.reports, std::move(after_step)));
+  result.state = trainer.run();
+  result.tensors = copy_records(trainer);
+  return result;
+}
+
+/// Trains `config` from the start on the ranks of `context`.
+inline Trained train(const Config& config,
+                     const ParallelContext& context,
+                     RecordingHook::Callback after_step = {}) {
+  Trainer trainer(build(config, context, {}), {});
+  return finish(trainer, std::move(after_step));
+}
+
+/// A trainer that stops after `stop` steps of `config`'s schedule: at the start, or at the position
+/// and with the tensors of the checkpoint `from` if that is given.
+inline std::unique_ptr<Trainer> make_trainer(const Config& config,
+                                             const ParallelContext& context,
+                                             std::int64_t stop,
+                                             const std::filesystem::path& from = {}) {
+  const RunState state = from.empty() ? RunState{} : read_state(from);
+  TrainerParts parts = build(config, context, state);
+  parts.total_steps = stop;
+  auto trainer = std::make_unique<Trainer>(std::move(parts), state);
+  if (!from.empty()) {
+    std::vector<TensorRecord> records = trainer->records();
+    load_tensors(from, records);
+    trainer->parts().store->publish();
+  }
+  return trainer;
+}
+
+/// `trainer`'s checkpoint in `root`, written by the ranks of `world`; returns its folder.
+inline std::filesystem::path save(Trainer& trainer,
+                                  const std::filesystem::path& root,
+                                  const Comm& world) {
+  save_checkpoint(root, trainer.state(), trainer.records(), world, {.keep_last = 100});
+  return list_checkpoints(root).back().path;
+}
+
+}  // namespace colossal::test

@@ -1,0 +1,124 @@
+// Does the plan tell what a run then does?
+#include "train/plan_report.hpp"
+
+#include "support/catch.hpp"
+#include "support/temp_dir.hpp"
+#include "support/tiny_models.hpp"
+#include "train/trainer.hpp"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
+using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::int64_t bytes(const at::Tensor& tensor) {
+  return tensor.numel() * tensor.element_size();
+}
+
+}  // namespace
+
+TEST_CASE("planned bytes are what a run allocates", "[plan]") {
+  const TempDir folder;
+  for (const Config& config : {tiny_gpt(), tiny_text_gpt(folder.path())}) {
+    const ParallelContext context(config);
+    const PlanReport plan = make_plan(config, 80);
+    const TrainerParts parts = build(config, context, {});
+    RankBytes real;
+    std::int64_t largest = 0;
+    for (const FlatShard& shard : parts.store->shards()) {
+      real.weights += bytes(shard.master);
+      real.grads += bytes(shard.grad);
+      largest = std::max(largest, bytes(shard.master));
+      for (const auto& [name, tensor] : shard.state) {
+        real.optimizer += bytes(tensor);
+      }
+    }
+    REQUIRE(plan.ranks.size() == 1);
+    CHECK(plan.ranks[0].weights == real.weights);
+    CHECK(plan.ranks[0].grads == real.grads);
+    CHECK(plan.ranks[0].optimizer == real.optimizer);
+    CHECK(plan.chunk_bytes == largest);
+    CHECK(plan.num_chunks == static_cast<std::int64_t>(parts.store->shards().size()));
+    CHECK(plan.total_steps == parts.total_steps);
+  }
+}
+
+TEST_CASE("counts follow the model's shapes", "[plan]") {
+  const PlanReport plan = make_plan(tiny_gpt(), 80);
+  constexpr std::int64_t kHidden = 16;
+  constexpr std::int64_t kBlock = 12 * kHidden * kHidden + 13 * kHidden;
+  CHECK(plan.parameters == 61 * kHidden + 12 * kHidden + 2 * kBlock + 2 * kHidden);
+  CHECK(plan.ranks[0].parameters == plan.parameters + 3 * kHidden);  // padded vocabulary
+  CHECK(plan.checkpoint_bytes == plan.parameters * 8 * 3);
+  CHECK(plan.tokens_per_step == 16 * 12);
+  CHECK(plan.comm_bytes_per_step == 0);
+  CHECK(plan.flops_per_step > 6.0 * 2 * kBlock * 16 * 12 * 0.9);
+  CHECK(plan.ranks[0].activations > 0);
+}
+
+TEST_CASE("data parallelism adds ranks and reductions, not work", "[plan]") {
+  const PlanReport one = make_plan(tiny_gpt(), 80);
+  const PlanReport four = make_plan(split(tiny_gpt(), 4, 2), 80);
+  CHECK(four.world == 4);
+  CHECK(four.data == 4);
+  REQUIRE(four.ranks.size() == 4);
+  CHECK(four.ranks[3].rank == 3);
+  CHECK(four.comm_bytes_per_step == one.ranks[0].grads);
+  CHECK(four.flops_per_step == Approx(one.flops_per_step));
+  CHECK(four.ranks[3].activations < one.ranks[0].activations);
+}
+
+TEST_CASE("epochs need the data, budgets are rounded up and say so", "[plan]") {
+  Config config = tiny_gpt();
+  config.train.steps.reset();
+  config.train.epochs = 3;
+  CHECK(make_plan(config, 0).total_steps == 0);
+  CHECK(contains(to_text(make_plan(config, 0)), "unknown until the data is read"));
+  CHECK(make_plan(config, 85).total_steps == 15);
+
+  config.train.epochs.reset();
+  config.train.tokens = 1000;
+  const PlanReport plan = make_plan(config, 80);
+  CHECK(plan.total_steps == 6);
+  CHECK(contains(to_text(plan),
+                 "steps     6  (1,152 tokens, 192 per step; rounded up from 1,000 tokens)\n"));
+  config.train.tokens.reset();
+  config.train.samples = 20;
+  CHECK(make_plan(config, 80).steps_note == "rounded up from 20 samples");
+}
+
+TEST_CASE("the text has the lines of config-and-cli 6.1", "[plan]") {
+  PlanReport plan = make_plan(split(tiny_gpt(), 2, 2), 80);
+  plan.data_lines = {"train here"};
+  const std::string text = to_text(plan);
+  CHECK(contains(text, "plan      tiny  world 2 = data 2 x pipeline 1 x sequence 1 x tensor 1\n"));
+  CHECK(contains(text, "batch     16 = data 2 x micro 4 x accumulation 2\n"));
+  CHECK(contains(text, "steps     6  (1,152 tokens, 192 per step)\n"));
+  CHECK(contains(text, "model     7.7k parameters (vocab 61 -> 64)\n"));
+  CHECK(contains(text, "data      train here\n"));
+  CHECK(contains(
+      text, "rank          params   weights     grads     optim    activ.   buffers     total\n"));
+  CHECK(contains(text, "\n1             7.8k"));
+  CHECK(contains(text, "checkpoint  ~185.5 kB each, keep 2 -> peak ~556.4 kB"));
+  CHECK(text.back() != '\n');
+}
+
+TEST_CASE("many ranks are cut short in the text and complete in JSON", "[plan]") {
+  Config config = tiny_gpt();
+  config.train.global_batch_size = 20;
+  config.data.num_samples = 100;
+  const PlanReport plan = make_plan(split(config, 20, 1), 100);
+  CHECK(contains(to_text(plan), "... and 4 more ranks"));
+  const auto json = nlohmann::json::parse(to_json(plan));
+  CHECK(json["ranks"].size() == 20);
+  CHECK(json["mesh"]["data"] == 20);
+  CHECK(json["ranks"][7]["weights"] == plan.ranks[7].weights);
+  CHECK(json["total_steps"] == 6);
+}
