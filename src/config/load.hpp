@@ -4,7 +4,9 @@
 
 #include "config/config.hpp"
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +22,7 @@ struct Origin {
   int line = 0;
   int col = 0;
   std::vector<std::string> included_from;  ///< "A.yaml:7:3", innermost first
+  std::string via;  ///< "preset gpt2-1.5b": what put the value here; the place is then the preset's
 };
 
 /// A value that takes part in a diagnostic: `with model.num_heads = 25 (configs/a.yaml:5:3)`.
@@ -31,8 +34,9 @@ struct Related {
 
 /// One error, warning or note about the configuration.
 struct Diagnostic {
-  std::string id;    ///< "unknown-key"
-  std::string path;  ///< key path; empty if the whole file is meant
+  std::string id;     ///< "unknown-key"
+  std::string path;   ///< key path; empty if the whole file is meant
+  std::string value;  ///< value of that key, if it has one
   std::string message;
   std::string why;  ///< one sentence; may be empty
   std::string fix;
@@ -61,6 +65,8 @@ struct LoadOptions {
 
 /// What load() found.
 struct Loaded {
+  /// By key path: where each value comes from. Absent: the schema default.
+  std::map<std::string, Origin> origins;
   Config config;  ///< meaningful only if !has_errors()
   std::vector<Diagnostic>
       diagnostics;  ///< every error of the first failing phase (cap 20), sorted by position

@@ -1,0 +1,303 @@
+// How is each key looked up, and how is everything that no key asked for reported?
+#include "config/bind.hpp"
+
+#include "config/convert.hpp"
+#include "config/fields.hpp"
+#include "config/flatten.hpp"
+#include "config/suggest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace colossal::detail {
+namespace {
+
+class Reader : public Visitor {
+ public:
+  Reader(const Node& root, Origins& origins, Report& report)
+      : origins_(origins), report_(report), paths_(all_paths()) {
+    levels_.push_back({&root, "", {}, "", 0, false});
+    Origin top = root.origin;
+    top.line = 1;
+    top.col = 1;
+    origins_.set_section("", top);
+  }
+
+  void one_of(std::span<const std::string_view> keys, bool required) override {
+    std::vector<const Node*> given;
+    for (const std::string_view key : keys) {
+      if (const Node* node = value_of(key)) {
+        given.push_back(node);
+      }
+    }
+    if (given.size() > 1) {
+      report_several(given, keys);
+    } else if (given.empty() && required && !levels_.back().silent) {
+      report_
+          .error("required",
+                 levels_.back().path,
+                 section_origin(),
+                 fmt::format("{} needs one of {}", levels_.back().path, join(keys)))
+          .fix = fmt::format("add `{}: ...` to `{}`", keys.front(), levels_.back().path);
+    }
+  }
+
+  /// Reports what is left over in the outermost mapping.
+  void finish() { report_unknown(); }
+
+ protected:
+  void on_field(std::string_view key, const Slot& slot, const Spec& spec) override {
+    const Node* node = value_of(key);
+    const std::string path = path_of(key);
+    levels_.back().known.emplace_back(key);
+    if (node != nullptr && wrong_variant(*node, spec)) {
+      return;
+    }
+    if (node == nullptr) {
+      require(key, spec);
+    } else {
+      convert(*node, path, slot, spec, report_);
+      origins_.set(path, node->origin);
+    }
+    if (key == "type") {
+      note_variant(node, std::get<EnumSlot>(slot), !spec.required);
+    }
+  }
+
+  bool enter(std::string_view key, bool present, const Spec& spec) override {
+    const Node* node = value_of(key);
+    const std::string path = path_of(key);
+    levels_.back().known.emplace_back(key);
+    if (node != nullptr && wrong_variant(*node, spec)) {
+      return false;
+    }
+    if (node != nullptr && node->kind != Node::Kind::map) {
+      report_
+          .error("wrong-type",
+                 path,
+                 node->origin,
+                 fmt::format("{} is {}, not a mapping", path, kind_text(*node)))
+          .fix = fmt::format("write `{}: {{...}}`", key);
+      return false;
+    }
+    if (node == nullptr && (spec.required || !present)) {
+      require(key, spec);
+      return false;
+    }
+    if (node != nullptr) {
+      origins_.set_section(path, node->key_origin);
+    }
+    levels_.push_back({node, path, {}, "", 0, node == nullptr});
+    return true;
+  }
+
+  void leave() override {
+    report_unknown();
+    levels_.pop_back();
+  }
+
+  std::size_t enter_list(std::string_view key,
+                         std::size_t /*size*/,
+                         const Spec& /*spec*/) override {
+    const Node* node = value_of(key);
+    const std::string path = path_of(key);
+    levels_.back().known.emplace_back(key);
+    if (node != nullptr && node->kind != Node::Kind::list) {
+      report_
+          .error("wrong-type",
+                 path,
+                 node->origin,
+                 fmt::format("{} is {}, not a list", path, kind_text(*node)))
+          .fix = fmt::format("write `{}: [{{...}}]`", key);
+      node = nullptr;
+    }
+    if (node != nullptr) {
+      origins_.set(path, node->origin);
+    }
+    levels_.push_back({node, path, {}, "", 0, true});
+    return node == nullptr ? 0 : node->children.size();
+  }
+
+  bool enter_item(std::size_t index) override {
+    const Node& node = levels_.back().map->children[index];
+    const std::string path = fmt::format("{}[{}]", levels_.back().path, index);
+    if (node.kind != Node::Kind::map) {
+      report_
+          .error("wrong-type",
+                 path,
+                 node.origin,
+                 fmt::format("{} is {}, not a mapping", path, kind_text(node)))
+          .fix = "write {key: value, ...}";
+      return false;
+    }
+    origins_.set_section(path, node.origin);
+    levels_.push_back({&node, path, {}, "", 0, false});
+    return true;
+  }
+
+  void leave_list() override { levels_.pop_back(); }
+
+ private:
+  struct Level {
+    const Node* map;  ///< nullptr: the section is not in the file
+    std::string path;
+    std::vector<std::string> known;
+    std::string_view variant;  ///< word of `type`; empty if there is none or it was wrong
+    int variant_layer;
+    bool silent;  ///< absence of keys was already reported
+  };
+
+  [[nodiscard]] std::string path_of(std::string_view key) const {
+    return join_path(levels_.back().path, key);
+  }
+  /// The node of a key of this section, nullptr if absent or null.
+  [[nodiscard]] const Node* value_of(std::string_view key) const {
+    const Node* map = levels_.back().map;
+    const Node* node = map == nullptr ? nullptr : map->find(key);
+    return node != nullptr && node->kind != Node::Kind::null ? node : nullptr;
+  }
+  [[nodiscard]] Origin section_origin() const {
+    return origins_.place_for(levels_.back().path + ".");
+  }
+
+  void note_variant(const Node* node, const EnumSlot& slot, bool has_default) {
+    Level& level = levels_.back();
+    const bool valid =
+        node == nullptr
+            ? has_default
+            : std::find(slot.words.begin(), slot.words.end(), node->text) != slot.words.end();
+    level.variant = valid ? slot.words[*slot.value] : std::string_view();
+    level.variant_layer = node == nullptr ? 0 : node->layer;
+  }
+
+  /// Whether the key belongs to another `type`. One inherited from an earlier layer than the type
+  /// is dropped.
+  bool wrong_variant(const Node& node, const Spec& spec) {
+    const Level& level = levels_.back();
+    if (spec.variant.empty() || level.variant.empty() || spec.variant == level.variant) {
+      return false;
+    }
+    const std::string path = path_of(node.key);
+    const std::string message =
+        fmt::format("{} belongs to {}.type {}", path, level.path, spec.variant);
+    if (node.layer < level.variant_layer) {
+      report_.note("dropped-by-type",
+                   path,
+                   node.key_origin,
+                   fmt::format("{}; it is dropped with type {}", message, level.variant));
+      return true;
+    }
+    Diagnostic& error =
+        report_.error("unused-section",
+                      path,
+                      node.key_origin,
+                      fmt::format("{}; with type {} it has no effect", message, level.variant));
+    error.value = flow_text(node);
+    error.related.push_back(
+        {path_of("type"), std::string(level.variant), origins_.of(path_of("type"))});
+    error.fix = fmt::format("remove it, or set type: {}", spec.variant);
+    return true;
+  }
+
+  void require(std::string_view key, const Spec& spec) {
+    const Level& level = levels_.back();
+    const bool lifted = !spec.unless.empty() && value_of(spec.unless) != nullptr;
+    const bool other = !spec.variant.empty() && spec.variant != level.variant;
+    if (!spec.required || level.silent || lifted || other) {
+      return;
+    }
+    const std::string path = path_of(key);
+    Diagnostic& error =
+        report_.error("required", path, required_place(key), fmt::format("{} is required", path));
+    error.why = std::string(spec.help);
+    error.fix = fmt::format(
+        "add `{}: ...`{}", key, spec.unless.empty() ? "" : fmt::format(", or a {}", spec.unless));
+    if (path == "data.tokenizer") {
+      error.fix = "add `tokenizer: {type: byte}`";
+    }
+  }
+
+  /// A null that undid the value is the place; else the section is.
+  [[nodiscard]] Origin required_place(std::string_view key) const {
+    const Node* map = levels_.back().map;
+    const Node* null = map == nullptr ? nullptr : map->find(key);
+    return null != nullptr ? null->origin : section_origin();
+  }
+
+  void report_several(const std::vector<const Node*>& given,
+                      std::span<const std::string_view> keys) {
+    const Node& second = *given[1];
+    Diagnostic& error =
+        report_.error("one-of",
+                      path_of(second.key),
+                      second.key_origin,
+                      fmt::format("{} and {} cannot both be given", given[0]->key, second.key));
+    error.value = flow_text(second);
+    error.related.push_back({path_of(given[0]->key), flow_text(*given[0]), given[0]->origin});
+    error.why = fmt::format("at most one of {} decides", join(keys));
+    error.fix = fmt::format("remove one; `{}: null` undoes an inherited value", given[0]->key);
+  }
+
+  void report_unknown() {
+    const Level& level = levels_.back();
+    if (level.map == nullptr) {
+      return;
+    }
+    for (const Node& child : level.map->children) {
+      if (std::find(level.known.begin(), level.known.end(), child.key) == level.known.end()) {
+        report_unknown_key(child);
+      }
+    }
+  }
+
+  void report_unknown_key(const Node& child) {
+    const Level& level = levels_.back();
+    const std::string where =
+        level.path.empty() ? "the configuration" : fmt::format("`{}`", level.path);
+    const std::string path = path_of(child.key);
+    Diagnostic& error = report_.error("unknown-key",
+                                      path,
+                                      child.key_origin,
+                                      fmt::format("`{}` is not a key of {}", child.key, where));
+    error.value = flow_text(child);
+    if (const auto best = suggest_key(level.path, child.key, level.known, paths_)) {
+      error.message += fmt::format("; did you mean `{}`?", *best);
+      error.fix = fmt::format("use {}", *best);
+    } else {
+      error.fix = fmt::format("remove it; keys here: {}", fmt::join(level.known, ", "));
+    }
+  }
+
+  Origins& origins_;
+  Report& report_;
+  std::vector<std::string> paths_;
+  std::vector<Level> levels_;
+};
+
+void check_version(const Config& config, const Origins& origins, Report& report) {
+  if (config.version > 1) {
+    Diagnostic& error = report.error("version-newer",
+                                     "version",
+                                     origins.place_for("version"),
+                                     fmt::format("version {} is newer than this binary, which "
+                                                 "knows 1",
+                                                 config.version));
+    error.value = std::to_string(config.version);
+    error.fix = "write version: 1, or use a newer colossal-train";
+  }
+}
+
+}  // namespace
+
+void bind(const Node& root, Config& config, Origins& origins, Report& report) {
+  Reader reader(root, origins, report);
+  describe(reader, config);
+  reader.finish();
+  // Written but equal to the default counts as not written, so that a resolved file loads to the
+  // same object.
+  config.optimizer.no_decay_given = config.optimizer.no_decay != OptimizerConfig{}.no_decay;
+  check_version(config, origins, report);
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,44 @@
+// How long is a run in optimizer steps, and how large is the padded vocabulary?
+#include "config/config.hpp"
+#include "core/error.hpp"
+
+#include <cmath>
+
+namespace colossal {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a - 1) / b + 1;
+}
+
+}  // namespace
+
+std::int64_t padded_vocab(const ModelConfig& model) {
+  return ceil_div(model.vocab_size, model.vocab_pad_multiple) * model.vocab_pad_multiple;
+}
+
+std::int64_t total_steps(const Config& config, std::int64_t train_samples) {
+  const TrainConfig& train = config.train;
+  if (train.steps) {
+    return *train.steps;
+  }
+  check(train.global_batch_size > 0,
+        ErrorKind::internal,
+        "unknown-batch",
+        "total_steps needs the global batch size, which is unknown before the world size is");
+  if (train.samples) {
+    return ceil_div(*train.samples, train.global_batch_size);
+  }
+  if (train.tokens) {
+    return ceil_div(*train.tokens, train.global_batch_size * config.data.seq_length);
+  }
+  check(train_samples > 0 && train.epochs.has_value(),
+        ErrorKind::internal,
+        "unknown-epoch",
+        "total_steps needs the size of the training set for train.epochs");
+  // The last incomplete batch of an epoch is dropped.
+  const std::int64_t per_epoch = train_samples / train.global_batch_size;
+  return static_cast<std::int64_t>(std::ceil(*train.epochs * static_cast<double>(per_epoch)));
+}
+
+}  // namespace colossal

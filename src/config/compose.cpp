@@ -1,0 +1,189 @@
+// How are `extends` chains followed, checked and merged?
+#include "config/compose.hpp"
+
+#include "config/parse.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+namespace colossal::detail {
+namespace {
+
+constexpr std::size_t kMaxDepth = 16;
+
+void stamp(Node& node, int layer) {
+  if (node.layer == 0) {
+    node.layer = layer;
+  }
+  for (Node& child : node.children) {
+    stamp(child, layer);
+  }
+}
+
+/// Origin of nodes in `file`: the name as shown and the chain of places that included it.
+Origin source_of(const std::filesystem::path& file, const std::optional<Origin>& from) {
+  Origin base;
+  base.file = file.string();
+  if (from) {
+    base.included_from.push_back(place(*from));
+    const auto& outer = from->included_from;
+    base.included_from.insert(base.included_from.end(), outer.begin(), outer.end());
+  }
+  return base;
+}
+
+}  // namespace
+
+void merge(Node& base, Node over) {
+  if (base.kind != Node::Kind::map || over.kind != Node::Kind::map) {
+    base = std::move(over);
+    return;
+  }
+  base.origin = over.origin;
+  base.key_origin = over.key_origin;
+  base.layer = over.layer;
+  for (Node& child : over.children) {
+    if (Node* known = base.find(child.key)) {
+      merge(*known, std::move(child));
+    } else {
+      base.children.push_back(std::move(child));
+    }
+  }
+}
+
+bool Composer::enter(const std::filesystem::path& file, const Origin& place_of_name) {
+  std::error_code ignored;
+  const std::string name = std::filesystem::weakly_canonical(file, ignored).string();
+  const auto again = std::find(stack_.begin(), stack_.end(), name);
+  if (again != stack_.end()) {
+    std::string chain;
+    for (auto it = again; it != stack_.end(); ++it) {
+      chain += std::filesystem::path(*it).filename().string() + " -> ";
+    }
+    report_
+        .error("extends-cycle",
+               "",
+               place_of_name,
+               fmt::format("`extends` runs in a circle: {}{}", chain, file.filename().string()))
+        .fix = "remove one of these `extends`";
+    return false;
+  }
+  if (stack_.size() > kMaxDepth) {
+    report_
+        .error("extends-depth",
+               "",
+               place_of_name,
+               fmt::format("`extends` is nested deeper than {} files", kMaxDepth))
+        .fix = "merge some of these files";
+    return false;
+  }
+  stack_.push_back(name);
+  return true;
+}
+
+std::optional<std::string> Composer::read(const std::filesystem::path& file, const Origin& where) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(status)) {
+    report_.error("file-not-found", "", where, fmt::format("{} does not exist", file.string()))
+        .fix = "check the name; relative names start at the file that contains them";
+    return std::nullopt;
+  }
+  std::ifstream stream(file, std::ios::binary);
+  if (std::filesystem::is_directory(status) || !stream) {
+    const char* what = std::filesystem::is_directory(status) ? "is a folder" : "cannot be read";
+    report_.error("file-not-readable", "", where, fmt::format("{} {}", file.string(), what)).fix =
+        "name a readable YAML file";
+    return std::nullopt;
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+std::optional<Node> Composer::load_value(const std::filesystem::path& file,
+                                         const std::optional<Origin>& from) {
+  const Origin base = source_of(file, from);
+  const Origin where = from.value_or(base);
+  if (!enter(file, where)) {
+    return std::nullopt;
+  }
+  std::optional<Node> root;
+  if (const auto text = read(file, where)) {
+    root = parse_yaml(*text, base, file.extension() == ".json", report_);
+  }
+  if (root) {
+    resolve(*root, file.parent_path());
+    stamp(*root, next_layer());
+  }
+  stack_.pop_back();
+  return root;
+}
+
+std::optional<Node> Composer::load(const std::filesystem::path& file,
+                                   const std::optional<Origin>& from) {
+  std::optional<Node> root = load_value(file, from);
+  if (!root || root->kind == Node::Kind::map) {
+    return root;
+  }
+  Origin top = source_of(file, from);
+  top.line = 1;
+  top.col = 1;
+  if (root->kind == Node::Kind::null) {
+    report_.error("empty-config", "", top, "the file holds no configuration").fix =
+        "start from an example in configs/";
+  } else {
+    report_
+        .error("wrong-type",
+               "",
+               root->origin,
+               fmt::format("the file holds {}, not a mapping of keys", kind_text(*root)))
+        .fix = "write `key: value` lines";
+  }
+  return std::nullopt;
+}
+
+std::optional<Node> Composer::parent(const Node& name, const std::filesystem::path& directory) {
+  if (name.kind != Node::Kind::scalar || name.text.empty()) {
+    report_
+        .error("wrong-type",
+               "extends",
+               name.origin,
+               fmt::format("`extends` is {}, not a file name", kind_text(name)))
+        .fix = "write `extends: FILE` or `extends: [FILE, FILE]`";
+    return std::nullopt;
+  }
+  return load((directory / name.text).lexically_normal(), name.origin);
+}
+
+void Composer::resolve(Node& node, const std::filesystem::path& directory) {
+  for (Node& child : node.children) {
+    resolve(child, directory);
+  }
+  const Node* extends = node.find("extends");
+  if (extends == nullptr) {
+    return;
+  }
+  const Node names = *extends;
+  std::erase_if(node.children, [](const Node& child) { return child.key == "extends"; });
+  if (names.kind == Node::Kind::null) {
+    return;
+  }
+  Node base;
+  base.kind = Node::Kind::map;
+  const std::vector<Node> list =
+      names.kind == Node::Kind::list ? names.children : std::vector<Node>{names};
+  for (const Node& name : list) {
+    if (auto loaded = parent(name, directory)) {
+      merge(base, std::move(*loaded));
+    }
+  }
+  base.key = node.key;
+  merge(base, std::move(node));
+  node = std::move(base);
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,251 @@
+// How are values of each type checked and stored?
+#include "config/convert.hpp"
+
+#include "config/suggest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace colossal::detail {
+namespace {
+
+/// What every converter below needs to complain.
+struct Target {
+  const std::string& path;
+  const Spec& spec;
+  Report& report;
+
+  void fail(const Node& node, const Problem& problem) const {
+    Diagnostic& error =
+        report.error(problem.id, path, node.origin, fmt::format("{}: {}", path, problem.message));
+    error.value = flow_text(node);
+    error.fix = problem.fix;
+  }
+};
+
+bool expect_scalar(const Node& node, const Target& target, std::string_view what) {
+  if (node.kind == Node::Kind::scalar) {
+    return true;
+  }
+  target.fail(node,
+              {"wrong-type",
+               fmt::format("is {}, not {}", kind_text(node), what),
+               fmt::format("write {}", what)});
+  return false;
+}
+
+bool in_range(double value, const Range& range) {
+  return (range.min_open ? value > range.min : value >= range.min) &&
+         (range.max_open ? value < range.max : value <= range.max);
+}
+
+/// A number in quotes would pass here and fail in every editor that uses the schema.
+bool refuse_quotes(const Node& node, const Target& target) {
+  if (node.quoted) {
+    target.fail(node,
+                {"quoted-number",
+                 fmt::format("'{}' is text, because of its quotes", node.text),
+                 "remove the quotes"});
+  }
+  return node.quoted;
+}
+
+template <class T>
+bool store(const Node& node, const Target& target, const Parsed<T>& parsed, T& value) {
+  if (const auto* problem = std::get_if<Problem>(&parsed)) {
+    target.fail(node, *problem);
+    return false;
+  }
+  value = std::get<T>(parsed);
+  return true;
+}
+
+template <class T>
+void store_number(const Node& node, const Target& target, const Parsed<T>& parsed, T& value) {
+  T number{};
+  if (!store(node, target, parsed, number)) {
+    return;
+  }
+  if (!in_range(static_cast<double>(number), target.spec.range)) {
+    const std::string range = range_text(target.spec.range);
+    target.fail(node,
+                {"out-of-range",
+                 fmt::format("{} is not {}", node.text, range),
+                 fmt::format("choose a value {}", range)});
+    return;
+  }
+  value = number;
+}
+
+void read(const Node& node, const Target& target, std::int64_t& value) {
+  if (expect_scalar(node, target, "a number") && !refuse_quotes(node, target)) {
+    store_number(node, target, parse_int(node.text, target.spec.form == Form::count), value);
+  }
+}
+
+void read(const Node& node, const Target& target, double& value) {
+  const bool duration = target.spec.form == Form::duration;
+  if (!expect_scalar(node, target, duration ? "a duration such as 30s" : "a number")) {
+    return;
+  }
+  if (duration) {
+    store_number(node, target, parse_duration(node.text), value);
+  } else if (!refuse_quotes(node, target)) {
+    store_number(node, target, parse_real(node.text), value);
+  }
+}
+
+void read(const Node& node, const Target& target, bool& value) {
+  if (!expect_scalar(node, target, "true or false")) {
+    return;
+  }
+  if (node.quoted) {
+    target.fail(node,
+                {"bad-bool",
+                 fmt::format("'{}' is text, because of its quotes", node.text),
+                 "write true or false without quotes"});
+    return;
+  }
+  store(node, target, parse_bool(node.text), value);
+}
+
+/// The word nearest to `text`, as the end of a message: "; did you mean `cosine`?"
+std::string did_you_mean(std::string_view text, std::span<const std::string_view> words) {
+  const std::vector<std::string> candidates(words.begin(), words.end());
+  const auto best = nearest(text, candidates);
+  return best ? fmt::format("; did you mean `{}`?", *best) : "";
+}
+
+void refuse_word(const Node& node, const Target& target, std::span<const std::string_view> words) {
+  target.fail(
+      node,
+      {"bad-enum",
+       fmt::format(
+           "'{}' is not one of the known words{}", flow_text(node), did_you_mean(node.text, words)),
+       fmt::format("one of: {}", join(words))});
+}
+
+/// A relative path starts at the folder of the file that contains it; on the command line, at the
+/// working folder.
+std::string absolute_path(const Node& node) {
+  const bool in_file = !node.origin.file.starts_with("--");
+  const std::filesystem::path base =
+      in_file ? std::filesystem::path(node.origin.file).parent_path() : std::filesystem::path();
+  return std::filesystem::absolute(base / node.text).lexically_normal().string();
+}
+
+void read(const Node& node, const Target& target, std::string& value) {
+  if (!expect_scalar(node, target, "text")) {
+    return;
+  }
+  const bool control = std::any_of(node.text.begin(), node.text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  if (node.text.empty() || control) {
+    target.fail(node,
+                {"bad-string",
+                 control ? "contains a control character" : "is empty",
+                 "write a text, or null for the default"});
+    return;
+  }
+  const auto& words = target.spec.words;
+  const bool known = std::find(words.begin(), words.end(), node.text) != words.end();
+  if (!words.empty() && !known && target.spec.form != Form::path) {
+    refuse_word(node, target, words);
+    return;
+  }
+  value = target.spec.form == Form::path && !known ? absolute_path(node) : node.text;
+}
+
+void read(const Node& node, const Target& target, const EnumSlot& slot) {
+  if (!expect_scalar(node, target, "a word")) {
+    return;
+  }
+  const auto it = std::find(slot.words.begin(), slot.words.end(), node.text);
+  if (it == slot.words.end()) {
+    refuse_word(node, target, slot.words);
+    return;
+  }
+  *slot.value = static_cast<std::uint8_t>(it - slot.words.begin());
+}
+
+template <class T>
+void read(const Node& node, const Target& target, std::optional<T>& value) {
+  T inner{};
+  const std::size_t before = target.report.items().size();
+  read(node, target, inner);
+  if (target.report.items().size() == before) {
+    value = inner;
+  }
+}
+
+template <class T>
+void read(const Node& node, const Target& target, std::vector<T>& values) {
+  if (node.kind != Node::Kind::list) {
+    target.fail(node,
+                {"wrong-type",
+                 fmt::format("is {}, not a list", kind_text(node)),
+                 node.kind == Node::Kind::scalar ? fmt::format("write [{}]", flow_text(node))
+                                                 : "write [..., ...]"});
+    return;
+  }
+  const std::size_t wanted = target.spec.length;
+  if (wanted != 0 && node.children.size() != wanted) {
+    target.fail(node,
+                {"list-length",
+                 fmt::format("has {} items, not {}", node.children.size(), wanted),
+                 fmt::format("give exactly {} items", wanted)});
+    return;
+  }
+  if (target.spec.required && node.children.empty()) {
+    target.fail(node, {"list-length", "is an empty list", "give at least one item"});
+    return;
+  }
+  values.clear();
+  for (std::size_t i = 0; i < node.children.size(); ++i) {
+    const std::string item_path = fmt::format("{}[{}]", target.path, i);
+    T value{};
+    read(node.children[i], {item_path, target.spec, target.report}, value);
+    values.push_back(value);
+  }
+}
+
+}  // namespace
+
+std::string range_text(const Range& range) {
+  const auto bound = [](double value) { return real_text(value); };
+  const bool low = range.min > -std::numeric_limits<double>::infinity();
+  const bool high = range.max < std::numeric_limits<double>::infinity();
+  if (low && high) {
+    return fmt::format("in {}{}, {}{}",
+                       range.min_open ? '(' : '[',
+                       bound(range.min),
+                       bound(range.max),
+                       range.max_open ? ')' : ']');
+  }
+  return low ? fmt::format("{} {}", range.min_open ? ">" : ">=", bound(range.min)) : "any number";
+}
+
+std::string join(std::span<const std::string_view> words) {
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+void convert(
+    const Node& node, const std::string& path, const Slot& slot, const Spec& spec, Report& report) {
+  if (spec.auto_word && node.kind == Node::Kind::scalar && node.text == "auto") {
+    return;
+  }
+  const Target target{path, spec, report};
+  std::visit(
+      [&](auto value) {
+        if constexpr (std::is_same_v<decltype(value), EnumSlot>) {
+          read(node, target, value);
+        } else {
+          read(node, target, *value);
+        }
+      },
+      slot);
+}
+
+}  // namespace colossal::detail

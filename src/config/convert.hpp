@@ -1,0 +1,25 @@
+// How does one node become the value of one member?
+#pragma once
+
+#include "config/fields.hpp"
+#include "config/scalar.hpp"
+#include "config/tree.hpp"
+
+#include <filesystem>
+#include <string>
+
+namespace colossal::detail {
+
+/// Stores `node` (not null) in `slot` as `spec` says. Reports bad-int, bad-real, bad-bool,
+/// bad-duration, bad-string, bad-enum, quoted-number, wrong-type, out-of-range, list-length at the
+/// node. `path` is the key path.
+void convert(
+    const Node& node, const std::string& path, const Slot& slot, const Spec& spec, Report& report);
+
+/// "in [0, 1)", ">= 1", ...
+[[nodiscard]] std::string range_text(const Range& range);
+
+/// "auto, cpu"
+[[nodiscard]] std::string join(std::span<const std::string_view> words);
+
+}  // namespace colossal::detail

@@ -1,0 +1,163 @@
+// How are open values found: preset, tokenizer size, mesh, defaults that depend on other keys?
+#include "config/derive.hpp"
+
+#include "config/presets.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+namespace colossal::detail {
+namespace {
+
+/// One key that a preset fills.
+struct PresetKey {
+  std::string_view path;
+  std::int64_t ModelConfig::* target;
+  std::int64_t Preset::* source;
+};
+constexpr std::array<PresetKey, 5> kPresetKeys = {{
+    {"model.num_layers", &ModelConfig::num_layers, &Preset::num_layers},
+    {"model.hidden_size", &ModelConfig::hidden_size, &Preset::hidden_size},
+    {"model.num_heads", &ModelConfig::num_heads, &Preset::num_heads},
+    {"model.vocab_size", &ModelConfig::vocab_size, &Preset::vocab_size},
+    {"model.max_seq_length", &ModelConfig::max_seq_length, &Preset::max_seq_length},
+}};
+
+void fill_preset(Config& config, Origins& origins) {
+  const Preset* preset = find_preset(config.model.preset);
+  if (preset == nullptr) {
+    return;
+  }
+  Origin origin = origins.of("model.preset");
+  origin.via = fmt::format("preset {}", preset->name);
+  for (const PresetKey& key : kPresetKeys) {
+    if (!origins.given(key.path)) {
+      config.model.*key.target = preset->*key.source;
+      origins.set(std::string(key.path), origin);
+    }
+  }
+}
+
+/// Sets `value` by `rule` if it is still open.
+void fill(std::int64_t& value,
+          std::int64_t derived,
+          std::string_view path,
+          std::string_view rule,
+          Origins& origins) {
+  if (value == 0) {
+    value = derived;
+    origins.derive(path, rule);
+  }
+}
+
+void fill_vocabulary(Config& config, Origins& origins, Report& report) {
+  if (config.model.vocab_size != 0) {
+    return;
+  }
+  if (config.data.tokenizer) {
+    config.model.vocab_size = tokenizer_size(*config.data.tokenizer);
+    origins.derive("model.vocab_size", "data.tokenizer");
+    return;
+  }
+  Diagnostic& error = report.error("required",
+                                   "model.vocab_size",
+                                   origins.place_for("model.vocab_size"),
+                                   "model.vocab_size is required without a tokenizer");
+  error.why = "synthetic data has no tokenizer to take the size from";
+  error.fix = "add `vocab_size: 256` to `model`, or a preset";
+}
+
+void fill_model(Config& config, Origins& origins, Report& report) {
+  ModelConfig& model = config.model;
+  fill_preset(config, origins);
+  fill(model.num_kv_heads, model.num_heads, "model.num_kv_heads", "num_heads", origins);
+  fill(model.ffn_hidden_size,
+       4 * model.hidden_size,
+       "model.ffn_hidden_size",
+       "4 * hidden_size",
+       origins);
+  fill(model.max_seq_length,
+       config.data.seq_length,
+       "model.max_seq_length",
+       "data.seq_length",
+       origins);
+  fill_vocabulary(config, origins, report);
+}
+
+void fill_run(Config& config, Origins& origins, const DeriveInput& input) {
+  if (config.run.name.empty()) {
+    config.run.name = input.stem;
+    origins.derive("run.name", "file name");
+  }
+  if (config.run.output_dir.empty()) {
+    const auto dir = std::filesystem::absolute(std::filesystem::path("runs") / config.run.name);
+    config.run.output_dir = dir.lexically_normal().string();
+    origins.derive("run.output_dir", "run.name");
+  }
+}
+
+void fill_eval(Config& config, Origins& origins) {
+  if (!config.eval.at_end) {
+    config.eval.at_end = !config.data.eval.empty();
+    origins.derive("eval.at_end", "data.eval");
+  }
+  fill(config.eval.micro_batch_size,
+       config.train.micro_batch_size,
+       "eval.micro_batch_size",
+       "train.micro_batch_size",
+       origins);
+}
+
+}  // namespace
+
+std::int64_t tokenizer_size(const TokenizerConfig& tokenizer) {
+  switch (tokenizer.type) {
+    case TokenizerType::byte:
+      break;
+  }
+  constexpr std::int64_t kBytes = 256;
+  return kBytes;
+}
+
+bool is_preset_key(std::string_view path) {
+  return std::any_of(kPresetKeys.begin(), kPresetKeys.end(), [&](const PresetKey& key) {
+    return key.path == path;
+  });
+}
+
+void derive(Config& config, Origins& origins, const DeriveInput& input, Report& report) {
+  fill_run(config, origins, input);
+  fill_model(config, origins, report);
+  if (input.world_size) {
+    fill(config.parallel.data, *input.world_size, "parallel.data", "world size", origins);
+  }
+  derive_batch(config, origins, input, report);
+  fill_eval(config, origins);
+}
+
+Config rederive(const Config& config) {
+  Config open = config;
+  ModelConfig& model = open.model;
+  model.num_kv_heads = 0;
+  model.ffn_hidden_size = 0;
+  model.max_seq_length = 0;
+  model.vocab_size = 0;
+  open.run.output_dir.clear();
+  open.eval.at_end.reset();
+  open.eval.micro_batch_size = 0;
+  open.train.gradient_accumulation = 0;
+  Origins origins;
+  Report unused;
+  derive(open, origins, {.stem = config.run.name, .world_size = {}, .world_origin = {}}, unused);
+  // Without a file name and a world size, these two have no rule.
+  open.run.name.clear();
+  open.parallel.data = 0;
+  open.train.global_batch_size = 0;
+  open.train.micro_batch_size = 0;
+  return open;
+}
+
+}  // namespace colossal::detail

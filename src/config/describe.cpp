@@ -1,0 +1,157 @@
+// Which keys exist? One line per key: type (by the member), range, default (the member's
+// initialiser), help, variant, resume class. This is the only place where a key is named.
+#include "config/fields.hpp"
+#include "config/presets.hpp"
+
+#include <array>
+
+namespace colossal::detail {
+namespace {
+
+constexpr auto kMustMatch = ResumeClass::must_match;
+constexpr auto kNoted = ResumeClass::noted;
+/// Sizes stay below 10^9, so that products of two of them fit into 64 bits.
+constexpr Range kSize = between(1, 1e9);
+constexpr Range kFraction = below(0, 1);
+constexpr std::array<std::string_view, 4> kBudgets = {"steps", "epochs", "tokens", "samples"};
+constexpr std::array<std::string_view, 2> kWarmups = {"warmup_steps", "warmup_ratio"};
+constexpr std::array<std::string_view, 3> kResumeWords = {"auto", "never", "require"};
+
+}  // namespace
+
+// clang-format off: one key per line reads as a table
+void describe(Visitor& v, Config& c) {
+  v.field("version", c.version, {.help = "version of the configuration schema; must be 1", .range = at_least(1), .required = true});
+  v.section("run", c.run, {.help = "name, output, seed and device of the run"});
+  v.section("model", c.model, {.help = "what is trained", .required = true});
+  v.section("data", c.data, {.help = "what it is trained on", .required = true});
+  v.section("train", c.train, {.help = "length, batch and numerics", .required = true});
+  v.section("optimizer", c.optimizer, {.help = "update rule", .required = true});
+  v.section("scheduler", c.scheduler, {.help = "learning rate over the run"});
+  v.section("parallel", c.parallel, {.help = "how processes share the work"});
+  v.section("checkpoint", c.checkpoint, {.help = "when state is saved and how it is resumed"});
+  v.section("eval", c.eval, {.help = "when the model is evaluated"});
+  v.section("logging", c.logging, {.help = "what is printed"});
+}
+
+void describe(Visitor& v, RunConfig& c) {
+  v.field("name", c.name, {.help = "name of the run: up to 80 of A-Z a-z 0-9 . _ -", .derived = "stem of the configuration file"});
+  v.field("output_dir", c.output_dir, {.help = "folder of everything the run writes", .form = Form::path, .derived = "runs/NAME in the working directory"});
+  v.field("seed", c.seed, {.help = "base of all random numbers: initial weights, dropout, data order", .range = at_least(0), .resume = kNoted});
+  v.field("device", c.device, {.help = "where tensors live; auto is cpu in this build"});
+  v.field("threads", c.threads, {.help = "computing threads per process", .range = between(1, 4096), .derived = "cores / processes on this host", .auto_word = true});
+}
+
+void describe(Visitor& v, ModelConfig& c) {
+  v.field("type", c.type, {.help = "model family", .required = true, .resume = kMustMatch});
+  v.field("preset", c.preset, {.help = "named size that fills num_layers, hidden_size, num_heads, vocab_size and max_seq_length", .words = preset_names()});
+  v.field("num_layers", c.num_layers, {.help = "transformer blocks", .range = kSize, .required = true, .unless = "preset", .resume = kMustMatch});
+  v.field("hidden_size", c.hidden_size, {.help = "width of the residual stream", .range = kSize, .required = true, .unless = "preset", .resume = kMustMatch});
+  v.field("num_heads", c.num_heads, {.help = "attention heads; must divide hidden_size", .range = kSize, .required = true, .unless = "preset", .resume = kMustMatch});
+  v.field("num_kv_heads", c.num_kv_heads, {.help = "key and value heads (grouped-query attention); must divide num_heads", .range = kSize, .derived = "num_heads", .resume = kMustMatch});
+  v.field("ffn_hidden_size", c.ffn_hidden_size, {.help = "width of the feed-forward layer", .range = between(1, 4e9), .derived = "4 * hidden_size", .resume = kMustMatch});
+  v.field("vocab_size", c.vocab_size, {.help = "number of token ids", .range = kSize, .derived = "size of the tokenizer", .auto_word = true, .resume = kMustMatch});
+  v.field("vocab_pad_multiple", c.vocab_pad_multiple, {.help = "embedding rows are padded to a multiple of this", .range = kSize});
+  v.field("max_seq_length", c.max_seq_length, {.help = "number of positions", .range = kSize, .derived = "data.seq_length", .resume = kMustMatch});
+  v.field("activation", c.activation, {.help = "non-linearity of the feed-forward layer", .resume = kMustMatch});
+  v.field("norm_eps", c.norm_eps, {.help = "epsilon of the normalisation layers", .range = above(0), .resume = kMustMatch});
+  v.field("dropout", c.dropout, {.help = "dropout after the embedding and on both residual branches", .range = kFraction, .resume = kNoted});
+  v.field("attention_dropout", c.attention_dropout, {.help = "dropout on attention probabilities", .range = kFraction, .resume = kNoted});
+  v.field("tie_embeddings", c.tie_embeddings, {.help = "output layer shares the embedding weights", .resume = kMustMatch});
+  v.field("attention", c.attention, {.help = "attention kernel; auto picks the fastest available"});
+  v.field("init_std", c.init_std, {.help = "standard deviation of initial weights; residual projections use init_std / sqrt(2 * num_layers)", .range = above(0)});
+}
+
+void describe(Visitor& v, TokenizerConfig& c) {
+  v.field("type", c.type, {.help = "byte: token ids are the bytes 0-255", .required = true, .resume = kMustMatch});
+}
+
+void describe(Visitor& v, DataConfig& c) {
+  v.field("type", c.type, {.help = "text: files of UTF-8 text; synthetic: generated token ids, no files", .required = true, .resume = kMustMatch});
+  v.field("train", c.train, {.help = "training files or globs, in order", .form = Form::path, .required = true, .variant = "text", .resume = kMustMatch});
+  v.field("eval", c.eval, {.help = "evaluation files or globs", .form = Form::path, .variant = "text"});
+  v.optional_section("tokenizer", c.tokenizer, {.help = "how text becomes token ids", .required = true, .variant = "text", .resume = kMustMatch});
+  v.field("seq_length", c.seq_length, {.help = "tokens per sample", .form = Form::count, .range = kSize, .required = true, .resume = kMustMatch});
+  v.field("shuffle", c.shuffle, {.help = "visit training samples in an order given by seed and epoch", .resume = kNoted});
+  v.field("workers", c.workers, {.help = "loader threads per process", .range = between(0, 1024)});
+  v.field("prefetch", c.prefetch, {.help = "micro-batches prepared ahead", .range = between(1, 4096)});
+  v.field("num_samples", c.num_samples, {.help = "size of the synthetic data set", .form = Form::count, .range = at_least(1), .variant = "synthetic", .resume = kMustMatch});
+}
+
+void describe(Visitor& v, TrainConfig& c) {
+  v.field("steps", c.steps, {.help = "length of the run in optimizer steps", .form = Form::count, .range = at_least(1), .resume = kNoted});
+  v.field("epochs", c.epochs, {.help = "length of the run in passes over the training data", .range = {.min = 0, .max = 1e6, .min_open = true}, .resume = kNoted});
+  v.field("tokens", c.tokens, {.help = "length of the run in tokens, rounded up to whole steps", .form = Form::count, .range = at_least(1), .resume = kNoted});
+  v.field("samples", c.samples, {.help = "length of the run in samples, rounded up to whole steps", .form = Form::count, .range = at_least(1), .resume = kNoted});
+  v.one_of(kBudgets, true);
+  v.field("global_batch_size", c.global_batch_size, {.help = "samples per optimizer step over all processes", .form = Form::count, .range = kSize, .derived = "data * micro_batch_size * gradient_accumulation", .resume = ResumeClass::allow});
+  v.field("micro_batch_size", c.micro_batch_size, {.help = "samples per data-parallel replica per forward pass", .form = Form::count, .range = kSize, .derived = "global_batch_size / (data * gradient_accumulation)"});
+  v.field("gradient_accumulation", c.gradient_accumulation, {.help = "micro-batches per optimizer step", .range = kSize, .derived = "global_batch_size / (data * micro_batch_size), or 1"});
+  v.field("precision", c.precision, {.help = "data type of weights and arithmetic"});
+  v.field("clip_grad_norm", c.clip_grad_norm, {.help = "largest L2 norm of the gradient; 0 is off", .range = at_least(0), .resume = kNoted});
+  v.field("nonfinite", c.nonfinite, {.help = "on a non-finite loss or gradient norm: stop with exit code 7, or skip the update", .resume = kNoted});
+  v.field("max_skipped_steps", c.max_skipped_steps, {.help = "consecutive skipped steps before the run stops with exit code 7", .range = at_least(0)});
+}
+
+void describe(Visitor& v, OptimizerGroup& c) {
+  v.field("match", c.match, {.help = "glob on parameter names; the first group that matches wins", .required = true, .resume = kNoted});
+  v.field("lr_scale", c.lr_scale, {.help = "factor on optimizer.lr", .range = at_least(0), .resume = kNoted});
+  v.field("weight_decay", c.weight_decay, {.help = "weight decay of this group", .range = at_least(0), .derived = "optimizer.weight_decay", .resume = kNoted});
+}
+
+void describe(Visitor& v, OptimizerConfig& c) {
+  v.field("type", c.type, {.help = "update rule", .required = true, .resume = kMustMatch});
+  v.field("lr", c.lr, {.help = "peak learning rate", .range = above(0), .required = true, .resume = kNoted});
+  v.field("weight_decay", c.weight_decay, {.help = "decoupled weight decay", .range = at_least(0), .resume = kNoted});
+  v.field("no_decay", c.no_decay, {.help = "globs on names of parameters without weight decay", .resume = kNoted});
+  v.field("betas", c.betas, {.help = "decay rates of the two moments", .range = kFraction, .length = 2, .resume = kNoted});
+  v.field("eps", c.eps, {.help = "added to the root of the second moment", .range = at_least(0), .resume = kNoted});
+  v.field("eps_inside_sqrt", c.eps_inside_sqrt, {.help = "add eps under the root", .resume = kNoted});
+  v.field("bias_correction", c.bias_correction, {.help = "divide the moments by 1 - beta^t", .resume = kNoted});
+  v.list("groups", c.groups, {.help = "parameters with their own rate or weight decay", .resume = kNoted});
+}
+
+void describe(Visitor& v, SchedulerConfig& c) {
+  v.field("type", c.type, {.help = "shape of the learning rate after warm-up", .resume = kNoted});
+  v.field("warmup_steps", c.warmup_steps, {.help = "steps of linear warm-up", .form = Form::count, .range = at_least(0), .resume = kNoted});
+  v.field("warmup_ratio", c.warmup_ratio, {.help = "warm-up as a share of the run", .range = kFraction, .resume = kNoted});
+  v.one_of(kWarmups, false);
+  v.field("warmup_start", c.warmup_start, {.help = "share of lr from which warm-up starts", .range = between(0, 1), .resume = kNoted});
+  v.field("decay_steps", c.decay_steps, {.help = "steps of the decay after warm-up", .form = Form::count, .range = at_least(1), .derived = "total steps - warm-up", .variant = "cosine", .resume = kNoted});
+  v.field("min_lr_ratio", c.min_lr_ratio, {.help = "lowest rate as a share of lr", .range = between(0, 1), .variant = "cosine", .resume = kNoted});
+}
+
+void describe(Visitor& v, CommConfig& c) {
+  v.field("backend", c.backend, {.help = "collective library; auto is gloo on cpu"});
+  v.field("init_timeout", c.init_timeout_seconds, {.help = "longest wait for all processes to arrive and for the first step", .form = Form::duration, .range = above(0)});
+  v.field("timeout", c.timeout_seconds, {.help = "longest wait for a later collective", .form = Form::duration, .range = above(0)});
+  v.field("master_port", c.master_port, {.help = "port of the rendezvous", .range = between(1, 65535), .derived = "a free port", .auto_word = true});
+}
+
+void describe(Visitor& v, ParallelConfig& c) {
+  v.field("data", c.data, {.help = "number of data-parallel replicas", .range = kSize, .derived = "number of processes", .auto_word = true});
+  v.section("comm", c.comm, {.help = "communication between processes"});
+}
+
+void describe(Visitor& v, CheckpointConfig& c) {
+  v.field("every_steps", c.every_steps, {.help = "save every so many steps", .form = Form::count, .range = at_least(1)});
+  v.field("at_end", c.at_end, {.help = "save after the last step"});
+  v.field("keep_last", c.keep_last, {.help = "number of newest complete checkpoints kept", .range = at_least(1)});
+  v.field("resume", c.resume, {.help = "auto: newest complete checkpoint if any; never; require; or a checkpoint folder", .form = Form::path, .words = kResumeWords});
+}
+
+void describe(Visitor& v, EvalConfig& c) {
+  v.field("every_steps", c.every_steps, {.help = "evaluate every so many steps", .form = Form::count, .range = at_least(1)});
+  v.field("at_start", c.at_start, {.help = "evaluate before the first step"});
+  v.field("at_end", c.at_end, {.help = "evaluate after the last step", .derived = "true if data.eval is given"});
+  v.field("max_batches", c.max_batches, {.help = "stop an evaluation after so many batches; unset: all", .form = Form::count, .range = at_least(1)});
+  v.field("micro_batch_size", c.micro_batch_size, {.help = "samples per replica per forward pass of an evaluation", .form = Form::count, .range = kSize, .derived = "train.micro_batch_size"});
+}
+
+void describe(Visitor& v, LoggingConfig& c) {
+  v.field("every_steps", c.every_steps, {.help = "log every so many steps; step 1 always", .form = Form::count, .range = at_least(1)});
+  v.field("level", c.level, {.help = "least severe level that is printed"});
+}
+// clang-format on
+
+}  // namespace colossal::detail

@@ -1,0 +1,173 @@
+// How is a configuration turned into (path, text) pairs?
+#include "config/flatten.hpp"
+
+#include "config/scalar.hpp"
+#include "config/tree.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace colossal::detail {
+namespace {
+
+/// Path and variant bookkeeping that every flat walk shares.
+class Flattener : public Visitor {
+ public:
+  explicit Flattener(bool all_variants) : all_variants_(all_variants) {}
+
+  [[nodiscard]] std::vector<FlatField> take() { return std::move(fields_); }
+
+ protected:
+  void on_field(std::string_view key, const Slot& slot, const Spec& spec) override {
+    if (key == "type") {
+      const auto& type = std::get<EnumSlot>(slot);
+      levels_.back().variant = type.words[*type.value];
+    }
+    add(key, slot_text(slot, spec), spec);
+  }
+
+  bool enter(std::string_view key, bool present, const Spec& spec) override {
+    if (!applies(spec)) {
+      return false;
+    }
+    if (all_variants_ || !present) {
+      add(key, "null", spec);
+    }
+    if (!all_variants_ && !present) {
+      return false;
+    }
+    levels_.push_back({join_path(levels_.back().path, key), ""});
+    return true;
+  }
+  void leave() override { levels_.pop_back(); }
+
+  std::size_t enter_list(std::string_view key, std::size_t size, const Spec& spec) override {
+    if (size == 0) {
+      add(key, "[]", spec);
+    }
+    levels_.push_back({join_path(levels_.back().path, key), ""});
+    return size;
+  }
+  bool enter_item(std::size_t index) override {
+    levels_.push_back({fmt::format("{}[{}]", levels_.back().path, index), ""});
+    return true;
+  }
+  void leave_list() override { levels_.pop_back(); }
+
+ private:
+  struct Level {
+    std::string path;
+    std::string_view variant;
+  };
+
+  [[nodiscard]] bool applies(const Spec& spec) const {
+    return all_variants_ || spec.variant.empty() || spec.variant == levels_.back().variant;
+  }
+
+  void add(std::string_view key, std::string text, const Spec& spec) {
+    if (applies(spec)) {
+      fields_.push_back({join_path(levels_.back().path, key),
+                         std::move(text),
+                         spec.resume,
+                         !spec.derived.empty()});
+    }
+  }
+
+  bool all_variants_;
+  std::vector<FlatField> fields_;
+  std::vector<Level> levels_ = {{"", ""}};
+};
+
+std::string unset_text(const Spec& spec) {
+  return spec.auto_word ? "auto" : "null";
+}
+
+std::string text_of(bool value, const Spec& /*spec*/) {
+  return value ? "true" : "false";
+}
+
+std::string text_of(std::int64_t value, const Spec& spec) {
+  return value == 0 && !spec.derived.empty() ? unset_text(spec) : std::to_string(value);
+}
+
+std::string text_of(double value, const Spec& spec) {
+  return real_text(value) + (spec.form == Form::duration ? "s" : "");
+}
+
+std::string text_of(const std::string& value, const Spec& spec) {
+  return value.empty() ? unset_text(spec) : yaml_string(value);
+}
+
+template <class T>
+std::string text_of(const std::optional<T>& value, const Spec& spec) {
+  return value ? text_of(*value, spec) : unset_text(spec);
+}
+
+template <class T>
+std::string text_of(const std::vector<T>& values, const Spec& spec) {
+  std::string text = "[";
+  for (const T& value : values) {
+    text += (text.size() > 1 ? ", " : "") + text_of(value, spec);
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+std::string yaml_string(const std::string& text) {
+  constexpr std::array<std::string_view, 8> kWords = {
+      "null", "true", "false", "yes", "no", "on", "off", "n"};
+  const auto plain_char = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '/' || c == '.' || c == '-';
+  };
+  std::string lower = text;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  const bool word = std::find(kWords.begin(), kWords.end(), lower) != kWords.end() || lower == "y";
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), plain_char) &&
+                     text[0] != '-' && text[0] != '.' && !looks_numeric(text);
+  if (plain && !word) {
+    return text;
+  }
+  std::string quoted = "\"";
+  for (const char c : text) {
+    quoted += c == '"' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
+  }
+  return quoted + "\"";
+}
+
+std::string slot_text(const Slot& slot, const Spec& spec) {
+  return std::visit(
+      [&](const auto& value) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, EnumSlot>) {
+          return std::string(value.words[*value.value]);
+        } else {
+          return text_of(*value, spec);
+        }
+      },
+      slot);
+}
+
+std::vector<FlatField> flatten(const Config& config) {
+  Config copy = config;
+  Flattener flattener(false);
+  describe(flattener, copy);
+  return flattener.take();
+}
+
+std::vector<std::string> all_paths() {
+  Config defaults;
+  Flattener flattener(true);
+  describe(flattener, defaults);
+  std::vector<std::string> paths;
+  for (FlatField& field : flattener.take()) {
+    paths.push_back(std::move(field.path));
+  }
+  return paths;
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,97 @@
+// In which order do the phases run, and when do they stop?
+#include "config/load.hpp"
+
+#include "config/bind.hpp"
+#include "config/compose.hpp"
+#include "config/derive.hpp"
+#include "config/origins.hpp"
+#include "config/overrides.hpp"
+#include "config/rules/rules.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace colossal {
+namespace detail {
+namespace {
+
+constexpr std::size_t kMaxErrors = 20;
+
+/// Phases P0 to P5; each runs only if no earlier one found an error.
+void run_phases(const std::filesystem::path& yaml,
+                const LoadOptions& options,
+                Loaded& loaded,
+                Report& report) {
+  Composer composer(report);
+  auto root = composer.load(yaml);
+  if (root && !report.has_errors()) {
+    apply_overrides(*root, options, composer, report);
+  }
+  if (!root || report.has_errors()) {
+    return;
+  }
+  Origins origins;
+  bind(*root, loaded.config, origins, report);
+  if (report.has_errors()) {
+    return;
+  }
+  const DeriveInput input{yaml.stem().string(), options.world_size, options.world_origin};
+  derive(loaded.config, origins, input, report);
+  if (!report.has_errors()) {
+    check_rules({loaded.config, origins, input, report});
+  }
+  loaded.origins.insert(origins.values().begin(), origins.values().end());
+}
+
+/// Order of a reader's eye: the main file, other files, the command line, values nobody wrote.
+void sort_by_place(std::vector<Diagnostic>& items, const std::string& main_file) {
+  const auto rank = [&](const Origin& origin) {
+    const int group = origin.file == main_file        ? 0
+                      : origin.file.starts_with("--") ? 2
+                      : origin.line == 0              ? 3
+                                                      : 1;
+    return std::tuple(group, origin.file, origin.line, origin.col);
+  };
+  std::stable_sort(items.begin(), items.end(), [&](const Diagnostic& a, const Diagnostic& b) {
+    return rank(a.origin) < rank(b.origin);
+  });
+}
+
+/// Keeps the first errors; the rest are usually consequences. What is cut is said.
+void cap_errors(std::vector<Diagnostic>& items) {
+  std::size_t errors = 0;
+  const auto surplus = [&](const Diagnostic& item) {
+    return item.severity == Diagnostic::Severity::error && ++errors > kMaxErrors;
+  };
+  items.erase(std::remove_if(items.begin(), items.end(), surplus), items.end());
+  if (errors > kMaxErrors) {
+    Diagnostic& note = items.emplace_back();
+    note.id = "more-errors";
+    note.severity = Diagnostic::Severity::note;
+    note.origin.file = items.front().origin.file;
+    note.message = fmt::format("{} more errors are not shown", errors - kMaxErrors);
+  }
+}
+
+}  // namespace
+}  // namespace detail
+
+bool Loaded::has_errors() const {
+  return std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& item) {
+    return item.severity == Diagnostic::Severity::error;
+  });
+}
+
+Loaded load(const std::filesystem::path& yaml, const LoadOptions& options) {
+  Loaded loaded;
+  detail::Report report;
+  detail::run_phases(yaml, options, loaded, report);
+  loaded.diagnostics = std::move(report.items());
+  detail::sort_by_place(loaded.diagnostics, yaml.string());
+  detail::cap_errors(loaded.diagnostics);
+  return loaded;
+}
+
+}  // namespace colossal

@@ -1,0 +1,232 @@
+// How are yaml-cpp's events turned into our tree, and its errors into diagnostics?
+#include "config/parse.hpp"
+
+#include "config/scan.hpp"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <map>
+#include <sstream>
+
+namespace colossal::detail {
+namespace {
+
+/// Aliases can multiply a small file into a huge tree; no configuration needs this many nodes.
+constexpr std::size_t kMaxNodes = 100'000;
+
+std::size_t count_nodes(const Node& node) {
+  std::size_t total = 1;
+  for (const Node& child : node.children) {
+    total += count_nodes(child);
+  }
+  return total;
+}
+
+/// Builds the tree of the first document; yaml-cpp's own nodes would hide duplicate keys and drop
+/// marks.
+class Builder : public YAML::EventHandler {
+ public:
+  Builder(const Origin& base, Report& report) : base_(base), report_(report) {}
+
+  [[nodiscard]] Node take() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    ++documents_;
+    if (documents_ == 2) {
+      Diagnostic& error =
+          report_.error("multi-document", "", at(mark), "a second YAML document starts here");
+      error.why = "one file describes one run";
+      error.fix = "keep one document; share parts with `extends`";
+    }
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(make(Node::Kind::null, mark), anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto it = anchors_.find(anchor);
+    if (it == anchors_.end()) {
+      report_.error("yaml-syntax", "", at(mark), "an alias refers to the value it is part of");
+      add(make(Node::Kind::null, mark), 0);
+      return;
+    }
+    nodes_ += count_nodes(it->second);
+    if (nodes_ > kMaxNodes) {
+      report_.error(
+          "yaml-syntax", "", at(mark), fmt::format("aliases expand to over {} values", kMaxNodes));
+      throw YAML::ParserException(mark, "");
+    }
+    add(it->second, 0);
+  }
+  void OnScalar(const YAML::Mark& mark,
+                const std::string& tag,
+                YAML::anchor_t anchor,
+                const std::string& value) override {
+    check_tag(mark, tag);
+    Node node = make(Node::Kind::scalar, mark);
+    node.text = value;
+    node.quoted = tag == "!";
+    add(std::move(node), anchor);
+  }
+  void OnSequenceStart(const YAML::Mark& mark,
+                       const std::string& tag,
+                       YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    open(Node::Kind::list, mark, tag, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark,
+                  const std::string& tag,
+                  YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    open(Node::Kind::map, mark, tag, anchor);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Frame {
+    Node node;
+    YAML::anchor_t anchor = 0;
+    bool has_key = false;
+    Node key;
+  };
+
+  [[nodiscard]] Origin at(const YAML::Mark& mark) const {
+    Origin origin = base_;
+    if (base_.line == 0) {
+      origin.line = mark.line + 1;
+      origin.col = mark.column + 1;
+    }
+    return origin;
+  }
+
+  [[nodiscard]] Node make(Node::Kind kind, const YAML::Mark& mark) const {
+    Node node;
+    node.kind = kind;
+    node.origin = at(mark);
+    return node;
+  }
+
+  void check_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (!tag.empty() && tag != "?" && tag != "!") {
+      report_.error("tag", "", at(mark), fmt::format("the tag {} is not supported", tag)).fix =
+          "remove it; the key decides the type";
+    }
+  }
+
+  void open(Node::Kind kind,
+            const YAML::Mark& mark,
+            const std::string& tag,
+            YAML::anchor_t anchor) {
+    check_tag(mark, tag);
+    frames_.push_back({make(kind, mark), anchor, false, {}});
+  }
+
+  void close() {
+    Frame frame = std::move(frames_.back());
+    frames_.pop_back();
+    add(std::move(frame.node), frame.anchor);
+  }
+
+  void add(Node node, YAML::anchor_t anchor) {
+    ++nodes_;
+    if (anchor != 0) {
+      anchors_[anchor] = node;
+    }
+    if (frames_.empty()) {
+      if (documents_ == 1) {
+        root_ = std::move(node);
+      }
+      return;
+    }
+    Frame& frame = frames_.back();
+    if (frame.node.kind == Node::Kind::list) {
+      frame.node.children.push_back(std::move(node));
+    } else if (!frame.has_key) {
+      frame.key = std::move(node);
+      frame.has_key = true;
+    } else {
+      frame.has_key = false;
+      add_entry(frame, std::move(node));
+    }
+  }
+
+  void add_entry(Frame& frame, Node value) {
+    const Node& key = frame.key;
+    if (key.kind != Node::Kind::scalar) {
+      report_.error("bad-key", "", key.origin, "a key is " + kind_text(key) + ", not a word");
+      return;
+    }
+    if (key.text == "<<") {
+      report_.error("merge-key", "", key.origin, "the merge key << is not supported").fix =
+          "use `extends: FILE` in this mapping";
+      return;
+    }
+    if (const Node* first = frame.node.find(key.text)) {
+      Diagnostic& error = report_.error("duplicate-key",
+                                        key.text,
+                                        key.origin,
+                                        fmt::format("the key `{}` is given twice", key.text));
+      error.value = flow_text(value);
+      error.related.push_back({key.text, flow_text(*first), first->key_origin});
+      error.fix =
+          fmt::format("remove one of lines {} and {}", first->key_origin.line, key.origin.line);
+      return;
+    }
+    value.key = key.text;
+    value.key_origin = key.origin;
+    frame.node.children.push_back(std::move(value));
+  }
+
+  Origin base_;
+  Report& report_;
+  Node root_;
+  int documents_ = 0;
+  std::size_t nodes_ = 0;
+  std::vector<Frame> frames_;
+  std::map<YAML::anchor_t, Node> anchors_;
+};
+
+void report_syntax(const YAML::Exception& problem, const Origin& base, Report& report) {
+  Origin origin = base;
+  if (base.line == 0 && problem.mark.line >= 0) {
+    origin.line = problem.mark.line + 1;
+    origin.col = problem.mark.column + 1;
+  }
+  Diagnostic& error = report.error("yaml-syntax", "", origin, "YAML: " + problem.msg);
+  error.fix = problem.msg == "illegal map value"
+                  ? "put the value in quotes if it contains ': '"
+                  : "check the indentation and punctuation here and on the line before";
+}
+
+}  // namespace
+
+std::optional<Node> parse_yaml(std::string_view text,
+                               const Origin& base,
+                               bool json,
+                               Report& report) {
+  const std::size_t before = report.items().size();
+  const std::string clean = scan_yaml(text, base, json, report);
+  if (report.items().size() != before) {
+    return std::nullopt;
+  }
+  Builder builder(base, report);
+  try {
+    std::istringstream stream(clean);
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::Exception& problem) {
+    if (!problem.msg.empty()) {
+      report_syntax(problem, base, report);
+    }
+    return std::nullopt;
+  }
+  return builder.take();
+}
+
+}  // namespace colossal::detail

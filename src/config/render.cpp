@@ -1,0 +1,160 @@
+// How does a diagnostic look to a human (config-and-cli section 4)?
+#include "config/load.hpp"
+#include "config/tree.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+namespace colossal {
+namespace {
+
+/// Lines of the files that diagnostics point at, each file read once.
+class Sources {
+ public:
+  /// Line `number` (1-based) of `file`; empty if it cannot be read.
+  [[nodiscard]] const std::string& line(const std::string& file, int number) {
+    static const std::string kNone;
+    auto [it, fresh] = files_.try_emplace(file);
+    if (fresh) {
+      read(file, it->second);
+    }
+    const auto index = static_cast<std::size_t>(number - 1);
+    return index < it->second.size() ? it->second[index] : kNone;
+  }
+
+ private:
+  static void read(const std::string& file, std::vector<std::string>& lines) {
+    std::ifstream stream(file, std::ios::binary);
+    for (std::string text; std::getline(stream, text);) {
+      if (lines.empty() && text.starts_with("\xEF\xBB\xBF")) {
+        text.erase(0, 3);
+      }
+      while (!text.empty() && text.back() == '\r') {
+        text.pop_back();
+      }
+      // Terminals must not interpret what a broken file contains; a tab would shift the caret.
+      std::replace_if(
+          text.begin(),
+          text.end(),
+          [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; },
+          ' ');
+      lines.push_back(text);
+    }
+  }
+
+  std::map<std::string, std::vector<std::string>> files_;
+};
+
+/// End of the token that starts at `begin`: a quoted scalar, or up to a separator.
+std::size_t token_end(const std::string& line, std::size_t begin) {
+  const char first = line[begin];
+  if (first == '"' || first == '\'') {
+    const std::size_t close = line.find(first, begin + 1);
+    return close == std::string::npos ? line.size() : close + 1;
+  }
+  if (first == '[' || first == '{') {
+    return begin + 1;
+  }
+  const std::size_t end = line.find_first_of(" ,]}:#", begin + 1);
+  return end == std::string::npos ? line.size() : end;
+}
+
+/// Columns on screen of a piece of UTF-8.
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+std::string source_lines(const Origin& origin, Sources& sources) {
+  if (origin.line <= 0 || origin.file.starts_with("--") || origin.file.starts_with("<")) {
+    return "";
+  }
+  const std::string& line = sources.line(origin.file, origin.line);
+  const auto begin = static_cast<std::size_t>(std::max(origin.col - 1, 0));
+  if (begin >= line.size()) {
+    return line.empty() ? "" : fmt::format("{:>6} | {}\n", origin.line, line);
+  }
+  const std::string_view view = line;
+  const std::size_t marked = width(view.substr(begin, token_end(line, begin) - begin));
+  return fmt::format("{:>6} | {}\n       | {:{}}^{:~<{}}\n",
+                     origin.line,
+                     line,
+                     "",
+                     width(view.substr(0, begin)),
+                     "",
+                     marked - 1);
+}
+
+std::string label(Diagnostic::Severity severity) {
+  switch (severity) {
+    case Diagnostic::Severity::error:
+      return "error";
+    case Diagnostic::Severity::warning:
+      return "warning";
+    case Diagnostic::Severity::note:
+      break;
+  }
+  return "note";
+}
+
+std::string key_line(const char* word,
+                     const std::string& path,
+                     const std::string& value,
+                     const Origin& origin) {
+  const std::string assignment = value.empty() ? path : fmt::format("{} = {}", path, value);
+  return fmt::format("  {:<5} {:<34} ({})\n", word, assignment, detail::place(origin));
+}
+
+std::string render_one(const Diagnostic& item, Sources& sources) {
+  std::string text = fmt::format(
+      "{}: {}: {} [{}]\n", detail::place(item.origin), label(item.severity), item.message, item.id);
+  text += source_lines(item.origin, sources);
+  for (const std::string& from : item.origin.included_from) {
+    text += fmt::format("  {:<5} included from {}\n", "in", from);
+  }
+  if (!item.path.empty()) {
+    text += key_line("key", item.path, item.value, item.origin);
+  }
+  for (const Related& related : item.related) {
+    text += key_line("with", related.path, related.value, related.origin);
+  }
+  text += item.why.empty() ? "" : fmt::format("  {:<5} {}\n", "why", item.why);
+  text += item.fix.empty() ? "" : fmt::format("  {:<5} {}\n", "fix", item.fix);
+  return text;
+}
+
+/// "3 errors, 1 warning"
+std::string summary(std::span<const Diagnostic> diagnostics) {
+  std::string text;
+  for (const auto severity :
+       {Diagnostic::Severity::error, Diagnostic::Severity::warning, Diagnostic::Severity::note}) {
+    const auto number = std::count_if(diagnostics.begin(),
+                                      diagnostics.end(),
+                                      [&](const Diagnostic& d) { return d.severity == severity; });
+    if (number > 0) {
+      text += fmt::format(
+          "{}{} {}{}", text.empty() ? "" : ", ", number, label(severity), number > 1 ? "s" : "");
+    }
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string render(std::span<const Diagnostic> diagnostics) {
+  if (diagnostics.empty()) {
+    return "";
+  }
+  Sources sources;
+  std::string text;
+  for (const Diagnostic& item : diagnostics) {
+    text += render_one(item, sources);
+  }
+  return text + summary(diagnostics);
+}
+
+}  // namespace colossal

@@ -1,0 +1,83 @@
+// Do the sizes of the model fit each other and the data?
+#include "config/rules/rules.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace colossal::detail {
+namespace {
+
+void heads_divide_hidden(const RuleInput& in) {
+  const ModelConfig& model = in.config.model;
+  if (model.hidden_size % model.num_heads == 0) {
+    return;
+  }
+  Diagnostic& error = in.error(
+      "heads-divisible",
+      "model.num_heads",
+      fmt::format(
+          "num_heads {} does not divide hidden_size {}", model.num_heads, model.hidden_size));
+  error.related.push_back(in.with("model.hidden_size"));
+  error.why = "each head gets hidden_size / num_heads whole channels";
+  error.fix = "num_heads: " + nearest_divisors(model.hidden_size, model.num_heads);
+}
+
+void kv_heads_divide_heads(const RuleInput& in) {
+  const ModelConfig& model = in.config.model;
+  if (model.num_heads % model.num_kv_heads == 0) {
+    return;
+  }
+  Diagnostic& error = in.error(
+      "kv-heads-divisible",
+      "model.num_kv_heads",
+      fmt::format(
+          "num_kv_heads {} does not divide num_heads {}", model.num_kv_heads, model.num_heads));
+  error.related.push_back(in.with("model.num_heads"));
+  error.why = "num_heads / num_kv_heads query heads share one key and value head";
+  error.fix = "num_kv_heads: " + nearest_divisors(model.num_heads, model.num_kv_heads);
+}
+
+void sequence_fits_positions(const RuleInput& in) {
+  const std::int64_t length = in.config.data.seq_length;
+  const std::int64_t positions = in.config.model.max_seq_length;
+  if (length <= positions) {
+    return;
+  }
+  Diagnostic& error =
+      in.error("seq-too-long",
+               "data.seq_length",
+               fmt::format("seq_length {} exceeds max_seq_length {}", length, positions));
+  error.related.push_back(in.with("model.max_seq_length"));
+  error.why = "the model has one learned position per token of a sample";
+  error.fix = fmt::format("seq_length: {} or less, or model.max_seq_length: {}", positions, length);
+}
+
+void vocabulary_holds_tokenizer(const RuleInput& in) {
+  const auto& tokenizer = in.config.data.tokenizer;
+  if (!tokenizer || in.config.model.vocab_size >= tokenizer_size(*tokenizer)) {
+    return;
+  }
+  const std::int64_t needed = tokenizer_size(*tokenizer);
+  Diagnostic& error = in.error("vocab-too-small",
+                               "model.vocab_size",
+                               fmt::format("vocab_size {} is less than the {} ids of the tokenizer",
+                                           in.config.model.vocab_size,
+                                           needed));
+  error.related.push_back(in.with("data.tokenizer.type"));
+  error.why = "every token id needs a row of the embedding";
+  error.fix = fmt::format("vocab_size: auto, or {} or more", needed);
+}
+
+constexpr std::array<Rule, 4> kRules = {heads_divide_hidden,
+                                        kv_heads_divide_heads,
+                                        sequence_fits_positions,
+                                        vocabulary_holds_tokenizer};
+
+}  // namespace
+
+std::span<const Rule> model_rules() {
+  return kRules;
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,84 @@
+// How do rules complain, and in which order do they run?
+#include "config/rules/rules.hpp"
+
+#include "config/flatten.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+namespace colossal::detail {
+
+Diagnostic& RuleInput::error(std::string_view id,
+                             std::string_view path,
+                             std::string message) const {
+  Diagnostic& diagnostic = report.error(id, path, origins.place_for(path), std::move(message));
+  diagnostic.value = value(path);
+  return diagnostic;
+}
+
+Diagnostic& RuleInput::warning(std::string_view id,
+                               std::string_view path,
+                               std::string message) const {
+  Diagnostic& diagnostic = error(id, path, std::move(message));
+  diagnostic.severity = Diagnostic::Severity::warning;
+  return diagnostic;
+}
+
+Diagnostic& RuleInput::note(std::string_view id, std::string_view path, std::string message) const {
+  Diagnostic& diagnostic = error(id, path, std::move(message));
+  diagnostic.severity = Diagnostic::Severity::note;
+  return diagnostic;
+}
+
+Related RuleInput::with(std::string_view path) const {
+  return {std::string(path), value(path), origins.of(path)};
+}
+
+std::string RuleInput::value(std::string_view path) const {
+  for (FlatField& field : flatten(config)) {
+    if (field.path == path) {
+      return std::move(field.text);
+    }
+  }
+  return "";
+}
+
+std::optional<std::int64_t> RuleInput::steps() const {
+  const TrainConfig& train = config.train;
+  const bool known = train.steps || (!train.epochs && train.global_batch_size != 0);
+  return known ? std::optional(total_steps(config, 0)) : std::nullopt;
+}
+
+void check_rules(const RuleInput& input) {
+  for (const auto& rules :
+       {run_rules(), mesh_rules(), model_rules(), schedule_rules(), usage_rules()}) {
+    for (const Rule rule : rules) {
+      rule(input);
+    }
+  }
+}
+
+std::string nearest_divisors(std::int64_t number, std::int64_t wanted) {
+  constexpr std::size_t kMost = 8;
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d == 0) {
+      divisors.push_back(d);
+      if (d != number / d) {
+        divisors.push_back(number / d);
+      }
+    }
+  }
+  std::sort(divisors.begin(), divisors.end(), [&](std::int64_t a, std::int64_t b) {
+    return std::abs(a - wanted) < std::abs(b - wanted);
+  });
+  divisors.resize(std::min(divisors.size(), kMost));
+  std::sort(divisors.begin(), divisors.end());
+  return fmt::format("{}", fmt::join(divisors, " | "));
+}
+
+}  // namespace colossal::detail

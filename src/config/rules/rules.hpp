@@ -1,0 +1,59 @@
+// Which checks span several keys (phase P5)? One list per topic; each check is a small named
+// function.
+#pragma once
+
+#include "config/config.hpp"
+#include "config/derive.hpp"
+#include "config/origins.hpp"
+#include "config/tree.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace colossal::detail {
+
+/// What a rule sees: the derived configuration, where its values came from, and how to complain.
+struct RuleInput {
+  const Config& config;
+  const Origins& origins;
+  const DeriveInput& host;
+  Report& report;
+
+  /// Adds an error at the value of `path`.
+  Diagnostic& error(std::string_view id, std::string_view path, std::string message) const;
+  /// Adds a warning at the value of `path`.
+  Diagnostic& warning(std::string_view id, std::string_view path, std::string message) const;
+  /// Adds a note at the value of `path`.
+  Diagnostic& note(std::string_view id, std::string_view path, std::string message) const;
+  /// `path` with its value and origin, for Diagnostic::related.
+  [[nodiscard]] Related with(std::string_view path) const;
+  /// Text of the value of `path`.
+  [[nodiscard]] std::string value(std::string_view path) const;
+  /// Steps of the run; nothing while they depend on the data or on an unknown world size.
+  [[nodiscard]] std::optional<std::int64_t> steps() const;
+};
+
+using Rule = void (*)(const RuleInput&);
+
+/// bad-name.
+[[nodiscard]] std::span<const Rule> run_rules();
+/// world-size.
+[[nodiscard]] std::span<const Rule> mesh_rules();
+/// heads-divisible, kv-heads-divisible, seq-too-long, vocab-too-small.
+[[nodiscard]] std::span<const Rule> model_rules();
+/// warmup-too-long, lr-too-large, never-runs, checkpoint-none, tokens-not-multiple.
+[[nodiscard]] std::span<const Rule> schedule_rules();
+/// eval-needs-data, unused-section.
+[[nodiscard]] std::span<const Rule> usage_rules();
+
+/// Runs all rules.
+void check_rules(const RuleInput& input);
+
+/// Up to 8 divisors of `number` nearest to `wanted`, ascending, as "1 | 2 | 4".
+[[nodiscard]] std::string nearest_divisors(std::int64_t number, std::int64_t wanted);
+
+}  // namespace colossal::detail

@@ -1,0 +1,104 @@
+// Do the things that happen at certain steps fit the length of the run?
+#include "config/rules/rules.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace colossal::detail {
+namespace {
+
+/// The key that sets the length of the run.
+std::string_view budget_key(const TrainConfig& train) {
+  if (train.steps) {
+    return "train.steps";
+  }
+  return train.tokens ? "train.tokens" : "train.samples";
+}
+
+void warmup_fits_run(const RuleInput& in) {
+  const auto steps = in.steps();
+  const auto& warmup = in.config.scheduler.warmup_steps;
+  if (!steps || !warmup || *warmup <= *steps) {
+    return;
+  }
+  Diagnostic& error =
+      in.error("warmup-too-long",
+               "scheduler.warmup_steps",
+               fmt::format("warmup_steps {} exceeds the {} steps of the run", *warmup, *steps));
+  error.related.push_back(in.with(budget_key(in.config.train)));
+  error.why = "the learning rate would never reach optimizer.lr";
+  error.fix = fmt::format("warmup_steps: {} or less, or warmup_ratio: 0.1", *steps);
+}
+
+void rate_is_plausible(const RuleInput& in) {
+  const double lr = in.config.optimizer.lr;
+  if (lr <= 1) {
+    return;
+  }
+  Diagnostic& warning =
+      in.warning("lr-too-large", "optimizer.lr", fmt::format("optimizer.lr {} is very large", lr));
+  warning.why = "one adamw step moves every weight by about lr";
+  warning.fix = "usual values are 1e-5 to 1e-2";
+}
+
+void evaluation_runs(const RuleInput& in) {
+  const auto steps = in.steps();
+  const auto& every = in.config.eval.every_steps;
+  if (!steps || !every || *every <= *steps) {
+    return;
+  }
+  Diagnostic& warning = in.warning(
+      "never-runs",
+      "eval.every_steps",
+      fmt::format("eval.every_steps {} exceeds the {} steps of the run", *every, *steps));
+  warning.related.push_back(in.with(budget_key(in.config.train)));
+  warning.fix = fmt::format("every_steps: {} or less", *steps);
+}
+
+void something_is_saved(const RuleInput& in) {
+  const CheckpointConfig& checkpoint = in.config.checkpoint;
+  const auto steps = in.steps();
+  const bool periodic = checkpoint.every_steps && (!steps || *checkpoint.every_steps <= *steps);
+  if (checkpoint.at_end || periodic) {
+    return;
+  }
+  Diagnostic& warning =
+      in.warning("checkpoint-none", "checkpoint.at_end", "this run never saves a checkpoint");
+  warning.why = "at_end is false and no every_steps within the run is given";
+  warning.fix = "checkpoint: {at_end: true} or a shorter every_steps";
+}
+
+/// Warns nobody, but the run is longer than what was written.
+void budget_is_whole(const RuleInput& in) {
+  const TrainConfig& train = in.config.train;
+  const auto steps = in.steps();
+  if (!steps || train.steps) {
+    return;
+  }
+  const std::int64_t unit =
+      train.global_batch_size * (train.tokens ? in.config.data.seq_length : 1);
+  const std::int64_t budget = train.tokens ? *train.tokens : *train.samples;
+  if (budget % unit == 0) {
+    return;
+  }
+  Diagnostic& note = in.note("tokens-not-multiple",
+                             budget_key(train),
+                             fmt::format("{} {} are rounded up to {} steps of {}",
+                                         budget,
+                                         train.tokens ? "tokens" : "samples",
+                                         *steps,
+                                         unit));
+  note.related.push_back(in.with("train.global_batch_size"));
+}
+
+constexpr std::array<Rule, 5> kRules = {
+    warmup_fits_run, rate_is_plausible, evaluation_runs, something_is_saved, budget_is_whole};
+
+}  // namespace
+
+std::span<const Rule> schedule_rules() {
+  return kRules;
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,74 @@
+// Does every setting have an effect, and does everything that is asked for have its input?
+#include "config/rules/rules.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace colossal::detail {
+namespace {
+
+void evaluation_has_data(const RuleInput& in) {
+  const EvalConfig& eval = in.config.eval;
+  const bool at_end = eval.at_end.value_or(false);
+  if (!in.config.data.eval.empty() || (!eval.every_steps && !at_end && !eval.at_start)) {
+    return;
+  }
+  const char* key = eval.every_steps ? "eval.every_steps"
+                    : at_end         ? "eval.at_end"
+                                     : "eval.at_start";
+  Diagnostic& error =
+      in.error("eval-needs-data", key, fmt::format("{} is set, but data.eval is not", key));
+  error.related.push_back(in.with("data.type"));
+  error.fix =
+      in.config.data.type == DataType::text
+          ? fmt::format("add `eval: [FILE]` to `data`, or remove {}", key)
+          : fmt::format("remove {}; {} data has no evaluation set", key, in.value("data.type"));
+}
+
+/// Reports a key that was written with a value other than its default although nothing reads it.
+void report_unused(const RuleInput& in,
+                   std::string_view path,
+                   std::string_view with,
+                   std::string_view reason) {
+  Diagnostic& error =
+      in.error("unused-section", path, fmt::format("{} has no effect: {}", path, reason));
+  error.related.push_back(in.with(with));
+  error.fix = "remove it";
+}
+
+void batches_limit_an_evaluation(const RuleInput& in) {
+  const EvalConfig& eval = in.config.eval;
+  const bool runs = eval.every_steps || eval.at_end.value_or(false) || eval.at_start;
+  if (eval.max_batches && !runs) {
+    report_unused(in, "eval.max_batches", "eval.at_end", "no evaluation is configured");
+  }
+}
+
+void skips_are_counted(const RuleInput& in) {
+  const TrainConfig& train = in.config.train;
+  if (train.nonfinite == NonFinite::stop &&
+      train.max_skipped_steps != TrainConfig{}.max_skipped_steps) {
+    report_unused(in, "train.max_skipped_steps", "train.nonfinite", "no step is ever skipped");
+  }
+}
+
+void warmup_start_has_warmup(const RuleInput& in) {
+  const SchedulerConfig& scheduler = in.config.scheduler;
+  const bool warmup =
+      scheduler.warmup_steps.value_or(0) > 0 || scheduler.warmup_ratio.value_or(0) > 0;
+  if (scheduler.warmup_start != 0 && !warmup) {
+    report_unused(in, "scheduler.warmup_start", "scheduler.warmup_steps", "there is no warm-up");
+  }
+}
+
+constexpr std::array<Rule, 4> kRules = {
+    evaluation_has_data, batches_limit_an_evaluation, skips_are_counted, warmup_start_has_warmup};
+
+}  // namespace
+
+std::span<const Rule> usage_rules() {
+  return kRules;
+}
+
+}  // namespace colossal::detail

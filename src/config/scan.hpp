@@ -1,0 +1,21 @@
+// Which defects of a YAML text must be found before the parser sees it? Those that yaml-cpp accepts
+// or explains badly.
+#pragma once
+
+#include "config/tree.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace colossal::detail {
+
+/// Strips a byte-order mark and the CR of CR LF, then reports not-utf8, control-character,
+/// tab-indent, unclosed-quote and unclosed-bracket with their places. `base` names the source (see
+/// Origin); with base.line > 0 (an override) every report carries that origin. Tabs are legal in
+/// JSON: `json` skips their check. Returns the cleaned text; the caller checks `report`.
+[[nodiscard]] std::string scan_yaml(std::string_view text,
+                                    const Origin& base,
+                                    bool json,
+                                    Report& report);
+
+}  // namespace colossal::detail

@@ -1,0 +1,353 @@
+// How does the field registry become a JSON Schema (draft-07) for editors and tools?
+#include "config/fields.hpp"
+#include "config/load.hpp"
+#include "config/scalar.hpp"
+#include "config/tree.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace colossal {
+namespace detail {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json closed_object() {
+  Json object;
+  object["type"] = "object";
+  object["properties"] = Json::object();
+  object["properties"]["extends"] = {{"description", "file or files this mapping starts from"},
+                                     {"type", {"string", "array", "null"}},
+                                     {"items", {{"type", "string"}}}};
+  object["additionalProperties"] = false;
+  return object;
+}
+
+/// Whole numbers are shown without a decimal point.
+Json number(double value) {
+  constexpr double kExact = 9e15;
+  return std::floor(value) == value && std::abs(value) < kExact
+             ? Json(static_cast<std::int64_t>(value))
+             : Json(value);
+}
+
+void add_range(Json& schema, const Range& range) {
+  if (range.min > -std::numeric_limits<double>::infinity()) {
+    schema[range.min_open ? "exclusiveMinimum" : "minimum"] = number(range.min);
+  }
+  if (range.max < std::numeric_limits<double>::infinity()) {
+    schema[range.max_open ? "exclusiveMaximum" : "maximum"] = number(range.max);
+  }
+}
+
+/// Texts that our grammar reads as a whole number but YAML readers leave as text: 1_000, and 300B
+/// for counts.
+Json integer_schema(const Spec& spec) {
+  std::string pattern = "-?[0-9]+(_[0-9]+)+";
+  if (spec.form == Form::count) {
+    pattern += R"(|[0-9]+(_[0-9]+)*(\.[0-9]+)?[kMBT])";
+  }
+  pattern += spec.auto_word ? "|auto" : "";
+  Json schema = {{"type", {"integer", "string"}}, {"pattern", fmt::format("^({})$", pattern)}};
+  add_range(schema, spec.range);
+  return schema;
+}
+
+Json real_schema(const Spec& spec) {
+  if (spec.form == Form::duration) {
+    return {{"type", {"string", "integer"}},
+            {"pattern", R"(^([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?[smhd]$)"},
+            {"minimum", 0},
+            {"maximum", 0}};
+  }
+  Json schema = {{"type", {"number"}}};
+  add_range(schema, spec.range);
+  return schema;
+}
+
+template <class Words>
+Json enum_schema(const Words& words) {
+  Json list = Json::array();
+  for (const std::string_view word : words) {
+    list.push_back(std::string(word));
+  }
+  return {{"enum", list}};
+}
+
+Json schema_of(const bool* /*value*/, const Spec& /*spec*/) {
+  return {{"type", {"boolean"}}};
+}
+Json schema_of(const std::int64_t* /*value*/, const Spec& spec) {
+  return integer_schema(spec);
+}
+Json schema_of(const double* /*value*/, const Spec& spec) {
+  return real_schema(spec);
+}
+Json schema_of(const std::string* /*value*/, const Spec& spec) {
+  if (!spec.words.empty() && spec.form != Form::path) {
+    return enum_schema(spec.words);
+  }
+  // Numbers and words such as `no` stay text for us, whatever a YAML reader makes of them.
+  return {{"type", {"string", "number", "boolean"}}, {"minLength", 1}};
+}
+template <class T>
+Json schema_of(const std::optional<T>* /*value*/, const Spec& spec) {
+  const T* none = nullptr;
+  return schema_of(none, spec);
+}
+template <class T>
+Json schema_of(const std::vector<T>* /*value*/, const Spec& spec) {
+  const T* none = nullptr;
+  Json schema = {{"type", {"array"}}, {"items", schema_of(none, spec)}};
+  if (spec.length != 0) {
+    schema["minItems"] = spec.length;
+    schema["maxItems"] = spec.length;
+  } else if (spec.required) {
+    schema["minItems"] = 1;
+  }
+  return schema;
+}
+
+Json default_of(bool value) {
+  return value;
+}
+Json default_of(std::int64_t value) {
+  return value;
+}
+Json default_of(double value) {
+  return number(value);
+}
+Json default_of(const std::string& value) {
+  return value;
+}
+template <class T>
+Json default_of(const std::optional<T>& value) {
+  return value ? default_of(*value) : Json(nullptr);
+}
+template <class T>
+Json default_of(const std::vector<T>& values) {
+  Json list = Json::array();
+  for (const T& value : values) {
+    list.push_back(default_of(value));
+  }
+  return list;
+}
+
+/// null means "use the default" wherever there is one.
+void allow_null(Json& schema) {
+  if (schema.contains("enum")) {
+    schema["enum"].push_back(nullptr);
+  } else {
+    schema["type"].push_back("null");
+  }
+}
+
+Json non_null(std::string_view key) {
+  const std::string name(key);
+  return {{"required", {name}}, {"properties", {{name, {{"not", {{"type", "null"}}}}}}}};
+}
+
+/// Builds two trees side by side: what keys look like, and what must be present unless something is
+/// inherited.
+class SchemaWriter : public Visitor {
+ public:
+  SchemaWriter() { levels_.push_back(Level{"", closed_object(), Json::object(), {}, {}, false}); }
+
+  [[nodiscard]] Json take() {
+    Level& top = levels_.front();
+    finish(top);
+    Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
+                   {"title", "colossal-train configuration"}};
+    schema.update(top.schema);
+    schema["if"] = {{"not", {{"required", {"extends"}}}}};
+    schema["then"] = top.needs;
+    return schema;
+  }
+
+  void one_of(std::span<const std::string_view> keys, bool required) override {
+    Json choices = Json::array();
+    Json none = Json::array();
+    for (const std::string_view key : keys) {
+      choices.push_back(non_null(key));
+      none.push_back(non_null(key));
+    }
+    Level& level = levels_.back();
+    if (required) {
+      level.needs["allOf"].push_back({{"anyOf", choices}});
+    }
+    Json pairs = Json::array();
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      for (std::size_t j = i + 1; j < keys.size(); ++j) {
+        level.schema["allOf"].push_back(
+            {{"not", {{"allOf", {non_null(keys[i]), non_null(keys[j])}}}}});
+      }
+    }
+  }
+
+ protected:
+  void on_field(std::string_view key, const Slot& slot, const Spec& spec) override {
+    Json schema = std::visit(
+        [&](const auto& value) -> Json {
+          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, EnumSlot>) {
+            return enum_schema(value.words);
+          } else {
+            return schema_of(value, spec);
+          }
+        },
+        slot);
+    add_default(schema, slot, spec);
+    if (!spec.required || !spec.unless.empty()) {
+      allow_null(schema);
+    }
+    if (key == "type") {
+      levels_.back().type_has_default = !spec.required;
+    }
+    add(key, std::move(schema), spec);
+  }
+
+  bool enter(std::string_view key, bool /*present*/, const Spec& spec) override {
+    add(key, Json::object(), spec);
+    levels_.push_back(Level{std::string(key), closed_object(), Json::object(), {}, {}, false});
+    levels_.back().spec = spec;
+    return true;
+  }
+  void leave() override {
+    Level level = std::move(levels_.back());
+    levels_.pop_back();
+    finish(level);
+    if (!level.spec.required) {
+      level.schema["type"] = {"object", "null"};
+    }
+    Level& parent = levels_.back();
+    merge(parent.schema["properties"][level.key], level.schema);
+    if (!level.needs.empty()) {
+      parent.needs["properties"][level.key] = {{"if", {{"not", {{"required", {"extends"}}}}}},
+                                               {"then", level.needs}};
+    }
+  }
+
+  std::size_t enter_list(std::string_view key, std::size_t /*size*/, const Spec& spec) override {
+    add(key, Json::object(), spec);
+    levels_.push_back(Level{std::string(key), closed_object(), Json::object(), {}, {}, false});
+    levels_.back().spec = spec;
+    return 1;
+  }
+  bool enter_item(std::size_t /*index*/) override {
+    levels_.push_back(Level{"items", closed_object(), Json::object(), {}, {}, false});
+    levels_.back().spec.required = true;
+    return true;
+  }
+  void leave_list() override {
+    const Level level = std::move(levels_.back());
+    levels_.pop_back();
+    Json list = {{"type", {"array", "null"}}, {"items", level.schema["properties"]["items"]}};
+    merge(levels_.back().schema["properties"][level.key], list);
+  }
+
+ private:
+  struct Level {
+    std::string key;
+    Json schema;
+    Json needs;
+    std::map<std::string, std::vector<std::string>> by_variant;  ///< keys that only one type knows
+    std::map<std::string, std::vector<std::string>> needed_by;   ///< keys that one type requires
+    bool type_has_default;
+    Spec spec = {};
+  };
+
+  static void merge(Json& target, const Json& more) {
+    for (const auto& [key, value] : more.items()) {
+      target[key] = value;
+    }
+  }
+
+  static void add_default(Json& schema, const Slot& slot, const Spec& spec) {
+    if (spec.required || !spec.derived.empty()) {
+      return;
+    }
+    schema["default"] = std::visit(
+        [&](const auto& value) -> Json {
+          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, EnumSlot>) {
+            return std::string(value.words[*value.value]);
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string*>) {
+            return value->empty() ? Json(nullptr) : Json(*value);
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double*>) {
+            return spec.form == Form::duration ? Json(real_text(*value) + "s") : number(*value);
+          } else {
+            return default_of(*value);
+          }
+        },
+        slot);
+  }
+
+  void add(std::string_view key, Json schema, const Spec& spec) {
+    Level& level = levels_.back();
+    const std::string name(key);
+    std::string text(spec.help);
+    text += spec.derived.empty() ? "" : fmt::format(" (default: {})", spec.derived);
+    text += spec.variant.empty() ? "" : fmt::format(" (type {} only)", spec.variant);
+    Json property = {{"description", text}};
+    merge(property, schema);
+    level.schema["properties"][name] = property;
+    if (!spec.variant.empty()) {
+      level.by_variant[std::string(spec.variant)].push_back(name);
+    }
+    if (!spec.required) {
+      return;
+    }
+    if (!spec.variant.empty()) {
+      level.needed_by[std::string(spec.variant)].push_back(name);
+    } else if (!spec.unless.empty()) {
+      level.needs["allOf"].push_back({{"anyOf", {non_null(spec.unless), non_null(key)}}});
+    } else {
+      level.needs["required"].push_back(name);
+    }
+  }
+
+  /// `type` is this word, also by default.
+  [[nodiscard]] static Json type_is(const Level& level, const std::string& word) {
+    Json condition = {{"properties", {{"type", {{"const", word}}}}}};
+    if (!level.type_has_default) {
+      condition["required"] = {"type"};
+    }
+    return condition;
+  }
+
+  /// One if/then per variant: foreign keys are refused, own keys may be required.
+  static void finish(Level& level) {
+    for (const auto& [word, keys] : level.by_variant) {
+      Json refused = Json::object();
+      for (const std::string& key : keys) {
+        refused[key] = {{"type", "null"}};
+      }
+      Json other = {{"properties", {{"type", {{"not", {{"const", word}}}}}}},
+                    {"required", {"type"}}};
+      if (level.type_has_default) {
+        other = {{"not", {{"properties", {{"type", {{"const", word}}}}}, {"required", {"type"}}}}};
+      }
+      level.schema["allOf"].push_back({{"if", other}, {"then", {{"properties", refused}}}});
+    }
+    for (const auto& [word, keys] : level.needed_by) {
+      level.needs["allOf"].push_back(
+          {{"if", type_is(level, word)}, {"then", {{"required", keys}}}});
+    }
+  }
+
+  std::vector<Level> levels_;
+};
+
+}  // namespace
+}  // namespace detail
+
+std::string json_schema() {
+  Config defaults;
+  detail::SchemaWriter writer;
+  describe(writer, defaults);
+  return writer.take().dump(2) + "\n";
+}
+
+}  // namespace colossal

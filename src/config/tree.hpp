@@ -1,0 +1,71 @@
+// How does the loader hold YAML with provenance? A plain tree: every value and key knows where it
+// was written.
+#pragma once
+
+#include "config/load.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace colossal::detail {
+
+/// One value of the composed configuration. Children serve lists and mappings; `key` is set in
+/// mappings.
+struct Node {
+  enum class Kind : std::uint8_t { null, scalar, list, map };
+  Kind kind = Kind::null;
+  std::string text;     ///< scalar as written, without quotes
+  bool quoted = false;  ///< the scalar was in quotes
+  Origin origin;
+  int layer = 0;  ///< order of precedence: file loaded first = 1; overrides are highest
+  std::string key;
+  Origin key_origin;
+  std::vector<Node> children;
+
+  /// Child of a mapping by key; nullptr if absent.
+  [[nodiscard]] const Node* find(std::string_view name) const;
+  [[nodiscard]] Node* find(std::string_view name);
+};
+
+/// "a mapping", "a list", "null" or the quoted scalar, for messages.
+[[nodiscard]] std::string kind_text(const Node& node);
+
+/// Value as it would be written in flow style, for `with` lines; at most 60 characters.
+[[nodiscard]] std::string flow_text(const Node& node);
+
+/// "a.b" + "c" -> "a.b.c"; an empty parent gives the key.
+[[nodiscard]] std::string join_path(std::string_view parent, std::string_view key);
+
+/// "--set#2", "<default>", "derived(num_heads)" or "file:line:col".
+[[nodiscard]] std::string place(const Origin& origin);
+
+/// Collects diagnostics in the order they are found.
+class Report {
+ public:
+  /// Adds an error; the reference lets the caller fill in why, fix and related. Valid until the
+  /// next add.
+  Diagnostic& error(std::string_view id,
+                    std::string_view path,
+                    const Origin& origin,
+                    std::string message);
+  /// Adds a warning, else as error().
+  Diagnostic& warning(std::string_view id,
+                      std::string_view path,
+                      const Origin& origin,
+                      std::string message);
+  /// Adds a note, else as error().
+  Diagnostic& note(std::string_view id,
+                   std::string_view path,
+                   const Origin& origin,
+                   std::string message);
+
+  [[nodiscard]] bool has_errors() const;
+  [[nodiscard]] std::vector<Diagnostic>& items() { return items_; }
+
+ private:
+  Diagnostic& add(Diagnostic::Severity severity, std::string_view id, std::string_view path);
+  std::vector<Diagnostic> items_;
+};
+
+}  // namespace colossal::detail
