@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
-"""Records ten steps of torch.optim.AdamW for tests/golden/adamw_test.cpp.
-
-Two parameter groups (decayed and not), clipping by the global norm, and a cosine schedule with warm-up, all from
-PyTorch: torch.nn.utils.clip_grad_norm_ and torch.optim.lr_scheduler. Run: scripts/golden/adamw.py (writes the fixture).
-"""
+# What do ten steps of torch.optim.AdamW give? Records the fixture of tests/golden/adamw_test.cpp: two parameter groups
+# (decayed and not), clipping by the global norm, cosine schedule with warm-up. Run: scripts/golden/adamw.py
 import json
 import pathlib
 

@@ -106,7 +106,9 @@ struct ChunkStore::Impl {
   std::vector<int> users;          // of all: acquired and not yet released
   std::vector<Parameter*> owners;  // those with memory of their own
   std::vector<BlockUse> blocks;
-  ChunkPlan plan;  // parameters numbered as in owners
+  ChunkPlan plan;                    // parameters numbered as in owners
+  at::Tensor gradients;              // of all chunks, one behind the other: zeroed in one go
+  std::int64_t gradients_given = 0;  // elements of it that shards have
   std::vector<FlatShard> shards;
   std::vector<Progress> progress;
   int next_launch = 0;  // chunks before it are reducing or ready
@@ -126,6 +128,11 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
   plan = planner.plan(specs, uses, context.mesh());
   find_chunks_of_blocks(owner_of);
   number_owners(owner_of);
+  std::int64_t total_numel = 0;
+  for (const ChunkSpec& chunk : plan.chunks) {
+    total_numel += chunk.numel;
+  }
+  gradients = allocate(total_numel, context);
   for (const ChunkSpec& chunk : plan.chunks) {
     allocate_chunk(chunk, optimizer_states);
   }
@@ -187,7 +194,8 @@ void ChunkStore::Impl::allocate_chunk(const ChunkSpec& chunk,
                                       std::span<const std::string_view> optimizer_states) {
   FlatShard& shard = shards.emplace_back();
   shard.master = allocate(chunk.numel, context);
-  shard.grad = allocate(chunk.numel, context);
+  shard.grad = gradients.narrow(0, gradients_given, chunk.numel);
+  gradients_given += chunk.numel;
   for (const std::string_view state : optimizer_states) {
     shard.state.emplace(state, allocate(chunk.numel, context));
   }
@@ -294,10 +302,10 @@ void ChunkStore::begin_gradients() {
   for (int chunk = 0; chunk < std::ssize(impl_->progress); ++chunk) {
     impl_->check_state(chunk, {GradState::empty, GradState::ready}, "begin new gradients");
   }
-  for (std::size_t chunk = 0; chunk < impl_->progress.size(); ++chunk) {
-    impl_->shards[chunk].grad.zero_();
-    impl_->progress[chunk].state = GradState::accumulating;
-    impl_->progress[chunk].blocks_left = 0;
+  impl_->gradients.zero_();
+  for (Progress& chunk : impl_->progress) {
+    chunk.state = GradState::accumulating;
+    chunk.blocks_left = 0;
   }
   for (BlockUse& block : impl_->blocks) {
     block.reported = false;

@@ -8,7 +8,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace colossal {
@@ -16,10 +15,16 @@ namespace {
 
 constexpr std::int64_t kGrain = 16384;  // elements a thread takes at least
 
-/// A stretch of a shard whose elements share all factors.
+/// A stretch of a shard whose elements share all factors; `begin` counts the elements of all ranges
+/// before it.
+template <class T>
 struct Range {
   std::int64_t begin = 0;
-  std::int64_t end = 0;
+  std::int64_t count = 0;
+  T* param = nullptr;
+  T* exp_avg = nullptr;
+  T* exp_avg_sq = nullptr;
+  const T* grad = nullptr;
   detail::AdamwFactors factors;
 };
 
@@ -56,12 +61,10 @@ class AdamW : public Optimizer {
   void step(std::span<FlatShard> shards,
             std::span<const ParamGroup> groups,
             const StepInfo& info) override {
-    for (FlatShard& shard : shards) {
-      if (shard.master.scalar_type() == at::kDouble) {
-        update<double>(shard, ranges(shard, groups, info));
-      } else {
-        update<float>(shard, ranges(shard, groups, info));
-      }
+    if (!shards.empty() && shards.front().master.scalar_type() == at::kDouble) {
+      update<double>(shards, groups, info);
+    } else {
+      update<float>(shards, groups, info);
     }
   }
 
@@ -80,43 +83,60 @@ class AdamW : public Optimizer {
             .eps_inside_sqrt = config_.eps_inside_sqrt};
   }
 
-  /// Neighbouring segments of equal settings are one range; padding between segments is left out
-  /// (it would divide zero by zero if eps is 0).
-  [[nodiscard]] std::vector<Range> ranges(const FlatShard& shard,
-                                          std::span<const ParamGroup> groups,
-                                          const StepInfo& info) const {
-    std::vector<Range> result;
-    const ParamGroup* previous = nullptr;
-    for (const Segment& segment : shard.segments) {
-      const ParamGroup& group = groups[static_cast<std::size_t>(segment.param)];
-      const std::int64_t end = segment.offset + segment.end - segment.begin;
-      const bool joins =
-          previous != nullptr && *previous == group && result.back().end == segment.offset;
-      if (joins) {
-        result.back().end = end;
-      } else {
-        result.push_back({segment.offset, end, factors(group, info)});
-      }
-      previous = &group;
-    }
-    return result;
-  }
-
+  /// Appends the ranges of one shard. Neighbouring segments of equal settings are one range;
+  /// padding between segments is left out (it would divide zero by zero if eps is 0).
   template <class T>
-  static void update(FlatShard& shard, const std::vector<Range>& ranges) {
+  void add_ranges(std::vector<Range<T>>& ranges,
+                  FlatShard& shard,
+                  std::span<const ParamGroup> groups,
+                  const StepInfo& info) const {
     T* const param = shard.master.data_ptr<T>();
     T* const exp_avg = state_of(shard, "exp_avg").data_ptr<T>();
     T* const exp_avg_sq = state_of(shard, "exp_avg_sq").data_ptr<T>();
     const T* const grad = shard.grad.const_data_ptr<T>();
-    at::parallel_for(0, shard.master.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (const Range& range : ranges) {
-        const std::int64_t first = std::max(begin, range.begin);
-        const std::int64_t count = std::min(end, range.end) - first;
+    const ParamGroup* previous = nullptr;
+    std::int64_t previous_end = 0;
+    for (const Segment& segment : shard.segments) {
+      const ParamGroup& group = groups[static_cast<std::size_t>(segment.param)];
+      const std::int64_t count = segment.end - segment.begin;
+      const std::int64_t at = segment.offset;
+      if (previous != nullptr && *previous == group && previous_end == at) {
+        ranges.back().count += count;
+      } else {
+        const std::int64_t begin = ranges.empty() ? 0 : ranges.back().begin + ranges.back().count;
+        ranges.push_back({begin,
+                          count,
+                          param + at,
+                          exp_avg + at,
+                          exp_avg_sq + at,
+                          grad + at,
+                          factors(group, info)});
+      }
+      previous = &group;
+      previous_end = at + count;
+    }
+  }
+
+  template <class T>
+  void update(std::span<FlatShard> shards,
+              std::span<const ParamGroup> groups,
+              const StepInfo& info) const {
+    std::vector<Range<T>> ranges;
+    for (FlatShard& shard : shards) {
+      add_ranges(ranges, shard, groups, info);
+    }
+    const std::int64_t total = ranges.empty() ? 0 : ranges.back().begin + ranges.back().count;
+    // One parallel region for all shards: many short ones cost more than the update of a small
+    // model.
+    at::parallel_for(0, total, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (const Range<T>& range : ranges) {
+        const std::int64_t skip = std::max(begin - range.begin, std::int64_t{0});
+        const std::int64_t count = std::min(end - range.begin, range.count) - skip;
         if (count > 0) {
-          detail::adamw(param + first,
-                        exp_avg + first,
-                        exp_avg_sq + first,
-                        grad + first,
+          detail::adamw(range.param + skip,
+                        range.exp_avg + skip,
+                        range.exp_avg_sq + skip,
+                        range.grad + skip,
                         count,
                         range.factors);
         }

@@ -22,42 +22,51 @@ AxisSet copy_axes(const ParamSpec& spec, const AxisSet& group) {
   return group & ~spec.layout.sharded() & ~axes({Axis::pp});
 }
 
-template <class T>
-double squares(const T* values, std::int64_t count) {
-  std::vector<double> partial(static_cast<std::size_t>((count + kBlock - 1) / kBlock));
-  at::parallel_for(0, std::ssize(partial), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block * kBlock;
-      partial[static_cast<std::size_t>(block)] =
-          detail::sum_of_squares(values + first, std::min(kBlock, count - first));
-    }
-  });
-  return std::accumulate(partial.begin(), partial.end(), 0.0);
-}
+/// Elements [begin, begin + count) of a shard's gradient, held equal by `copies` ranks.
+struct Piece {
+  const at::Tensor* grad = nullptr;
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  double copies = 1;
+};
 
-double squares(const at::Tensor& grad, std::int64_t begin, std::int64_t end) {
-  if (grad.scalar_type() == at::kDouble) {
-    return squares(grad.const_data_ptr<double>() + begin, end - begin);
-  }
-  return squares(grad.const_data_ptr<float>() + begin, end - begin);
-}
-
-/// Squares of one shard, each parameter's divided by its number of copies; stretches of equal
-/// copies in one go. Padding is zero and goes with what stands before it.
-double shard_squares(const FlatShard& shard, std::span<const double> copies) {
-  double sum = 0;
+/// Cuts one shard into pieces of at most kBlock elements and equal copies. Padding is zero and goes
+/// with what stands before it.
+void add_pieces(std::vector<Piece>& pieces,
+                const FlatShard& shard,
+                std::span<const double> copies) {
   for (std::size_t i = 0; i < shard.segments.size();) {
     const double divisor = copies[static_cast<std::size_t>(shard.segments[i].param)];
-    const std::int64_t begin = shard.segments[i].offset;
+    std::int64_t begin = shard.segments[i].offset;
     while (i < shard.segments.size() &&
            copies[static_cast<std::size_t>(shard.segments[i].param)] == divisor) {
       ++i;
     }
     const std::int64_t end =
         i < shard.segments.size() ? shard.segments[i].offset : shard.grad.numel();
-    sum += squares(shard.grad, begin, end) / divisor;
+    for (; begin < end; begin += kBlock) {
+      pieces.push_back({&shard.grad, begin, std::min(kBlock, end - begin), divisor});
+    }
   }
-  return sum;
+}
+
+double squares(const Piece& piece) {
+  const double sum =
+      piece.grad->scalar_type() == at::kDouble
+          ? detail::sum_of_squares(piece.grad->const_data_ptr<double>() + piece.begin, piece.count)
+          : detail::sum_of_squares(piece.grad->const_data_ptr<float>() + piece.begin, piece.count);
+  return sum / piece.copies;
+}
+
+/// Sum over all pieces, in their order whatever the number of threads.
+double squares(const std::vector<Piece>& pieces) {
+  std::vector<double> partial(pieces.size());
+  at::parallel_for(0, std::ssize(pieces), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      partial[i] = squares(pieces[i]);
+    }
+  });
+  return std::accumulate(partial.begin(), partial.end(), 0.0);
 }
 
 }  // namespace
@@ -73,16 +82,13 @@ double global_grad_norm(std::span<const FlatShard> shards,
   for (const Parameter* parameter : parameters) {
     copies.push_back(context.mesh().size(copy_axes(parameter->spec(), group)));
   }
-  double sum = 0;
+  std::vector<Piece> pieces;
   for (const FlatShard& shard : shards) {
-    sum += shard_squares(shard, copies);
+    add_pieces(pieces, shard, copies);
   }
-  if (context.mesh().size(group) > 1) {
-    at::Tensor total = at::full({1}, sum, at::kDouble);
-    context.comm(group).all_reduce(total).wait();
-    sum = total.item<double>();
-  }
-  return std::sqrt(sum);
+  at::Tensor sum = at::full({1}, squares(pieces), at::kDouble);
+  context.comm(group).all_reduce(sum).wait();
+  return std::sqrt(sum.item<double>());
 }
 
 double clip_factor(double norm, double max_norm) noexcept {
