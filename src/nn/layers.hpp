@@ -2,13 +2,17 @@
 // each is split.
 #pragma once
 
+#include "config/config.hpp"
 #include "core/batch.hpp"
+#include "nn/block.hpp"
 #include "nn/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace colossal {
@@ -20,7 +24,7 @@ class Layer {
   [[nodiscard]] virtual std::vector<Parameter*> parameters() = 0;
 };
 
-/// y_bso = x_bsi W^T + b, W [out, in].
+/// y_bso = act(x_bsi W^T + b), W [out, in].
 class Linear : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& x_bsi) = 0;
@@ -29,6 +33,7 @@ class Linear : public Layer {
 /// Rows of a table [rows, hidden] by index.
 class Embedding : public Layer {
  public:
+  /// Errors: data "token-range" for an index outside the table.
   virtual at::Tensor forward(const at::Tensor& indices) = 0;
 };
 
@@ -36,6 +41,9 @@ class Embedding : public Layer {
 class Norm : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& x_bsh) = 0;
+  /// {norm(x), x}: the start of a residual branch. Go on with the second result in place of x: the
+  /// gradients of both uses are then summed in the norm's own backward pass.
+  virtual std::pair<at::Tensor, at::Tensor> fork(const at::Tensor& x_bsh) = 0;
 };
 
 /// Core of attention: packed qkv_bsd (q heads, then k heads, then v heads on the last dim) to
@@ -48,11 +56,14 @@ class AttentionCore : public Layer {
 /// Inverted dropout of a [B,S,H] activation, keyed by (seed, site, step, global element index).
 class Dropout : public Layer {
  public:
-  virtual at::Tensor forward(const at::Tensor& x_bsh, const Batch& batch) = 0;
+  /// residual + dropout(x); `residual` may be undefined.
+  virtual at::Tensor forward(const at::Tensor& x_bsh,
+                             const at::Tensor& residual_bsh,
+                             const Batch& batch) = 0;
 };
 
 /// Sum over labelled tokens of the cross entropy of logits_bsv (padded vocabulary columns excluded)
-/// with labels_bs.
+/// with labels_bs. Consumes the logits: nobody may use them after.
 class TokenLoss : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& logits_bsv, const at::Tensor& labels_bs) = 0;
@@ -66,6 +77,8 @@ struct LinearSpec {
   std::vector<std::int64_t>
       out_parts;  ///< fused parts of the output (q,k,v), each split on its own; empty: one
   InitSpec init;
+  std::optional<ActivationKind>
+      activation;  ///< gelu, gelu_tanh or relu of the result; needs a bias
 };
 
 struct EmbeddingSpec {
@@ -93,7 +106,7 @@ struct NormSpec {
 };
 
 struct AttentionSpec {
-  std::string name;
+  std::string name;  ///< "blocks.3.attn.core": the random key of its dropout
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;
   std::int64_t head_dim = 0;
@@ -123,9 +136,8 @@ class LayerFactory {
   virtual std::unique_ptr<AttentionCore> attention(const AttentionSpec& spec) = 0;
   virtual std::unique_ptr<Dropout> dropout(const DropoutSpec& spec) = 0;
   virtual std::unique_ptr<TokenLoss> token_loss(std::int64_t vocabulary) = 0;
-  /// Layout of [B,S,H] between blocks.
-  [[nodiscard]] virtual Layout hidden() const = 0;
-  [[nodiscard]] virtual const ParallelContext& context() const = 0;
+  /// The [B,S,H] tensor "hidden" between blocks for micro-batches of this shape.
+  [[nodiscard]] virtual BoundarySpec hidden(const BatchShape& shape, std::int64_t size) const = 0;
 };
 
 /// The factory of tensor size 1: every layer whole on its rank. Keeps a reference to `context`.

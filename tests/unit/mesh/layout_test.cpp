@@ -165,7 +165,7 @@ TEST_CASE("regions come in order of local offsets", "[mesh]") {
   const std::vector<Region> boxes = regions(layout, {16, 3}, Mesh({.t0 = 2}, 1));
   const std::vector<Region> expected = {
       {{4, 0}, {0, 0}, {4, 3}}, {{10, 0}, {4, 0}, {2, 3}}, {{14, 0}, {6, 0}, {2, 3}}};
-  REQUIRE(boxes == expected);
+  REQUIRE((boxes == expected));
 }
 
 TEST_CASE("nested axes split major to minor", "[mesh]") {
@@ -194,7 +194,7 @@ TEST_CASE("flat ranges reassemble from any split in few boxes", "[mesh]") {
           }
           all.insert(all.end(), boxes.begin(), boxes.end());
         }
-        REQUIRE(element_map(all, local, c.global) == expected);
+        REQUIRE((element_map(all, local, c.global) == expected));
       }
     }
   }
@@ -233,10 +233,10 @@ TEST_CASE("layout errors name what does not fit", "[mesh]") {
 TEST_CASE("a gradient's layout swaps replicated and partial", "[mesh]") {
   const Layout layout{{{{Axis::t0}, {}}}, data_axes(), axes({Axis::sp})};
   const Layout grad = layout.grad();
-  REQUIRE(grad.dims == layout.dims);
+  REQUIRE((grad.dims == layout.dims));
   REQUIRE(grad.partial == data_axes());
   REQUIRE(grad.replicated == axes({Axis::sp}));
-  REQUIRE(grad.grad() == layout);
+  REQUIRE((grad.grad() == layout));
   REQUIRE(layout.sharded() == axes({Axis::t0}));
 }
 

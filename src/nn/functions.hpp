@@ -1,0 +1,65 @@
+// Which differentiable operations are layers made of? Plain functions; each is one node of the
+// autograd graph around the kernels of nn/kernels and ATen's matrix products.
+#pragma once
+
+#include "config/config.hpp"
+#include "nn/kernels/dropout.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace colossal {
+
+/// y_bso = x_bsi W^T + b; with `activation`, act(y). W [out, in]; bias may be undefined without an
+/// activation. `activation`: gelu, gelu_tanh, relu.
+[[nodiscard]] at::Tensor linear(const at::Tensor& x_bsi,
+                                const at::Tensor& weight_oi,
+                                const at::Tensor& bias_o,
+                                std::optional<ActivationKind> activation = std::nullopt);
+
+/// {LayerNorm(x), x}: the start of a residual branch. Who goes on with the second result in place
+/// of x gets the sum of both gradients from one pass.
+[[nodiscard]] std::pair<at::Tensor, at::Tensor> layer_norm_fork(const at::Tensor& x_bsh,
+                                                                const at::Tensor& weight_h,
+                                                                const at::Tensor& bias_h,
+                                                                double eps);
+
+/// residual + dropout(x), see kernels::dropout. `residual` may be undefined.
+[[nodiscard]] at::Tensor keyed_dropout(const at::Tensor& x,
+                                       const at::Tensor& residual,
+                                       const kernels::DropoutKey& key);
+
+/// silu(gate) * up.
+[[nodiscard]] at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+
+/// Heads of a packed activation: q heads, then k heads, then v heads on the last dim.
+struct PackedHeads {
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+};
+
+/// q [B,n,S,d], k and v [B,m,S,d]: views of qkv_bsd.
+struct QkvViews {
+  at::Tensor q;
+  at::Tensor k;
+  at::Tensor v;
+};
+[[nodiscard]] QkvViews split_heads(const at::Tensor& qkv_bsd, const PackedHeads& heads);
+
+/// softmax(q k^T / sqrt(d) + mask) v by ATen's fused CPU kernel: probabilities are never stored.
+/// Returns context_bsh with h = n d. Each k, v head serves n / m q heads.
+[[nodiscard]] at::Tensor fused_attention(const at::Tensor& qkv_bsd,
+                                         const PackedHeads& heads,
+                                         bool causal);
+
+/// Scalar sum over labelled tokens of the cross entropy, see kernels::token_loss. Consumes
+/// logits_bsv: where a gradient is wanted they are overwritten by it, so nobody may use them after.
+[[nodiscard]] at::Tensor token_loss(const at::Tensor& logits_bsv,
+                                    const at::Tensor& labels_bs,
+                                    std::int64_t vocabulary);
+
+}  // namespace colossal

@@ -1,0 +1,45 @@
+// How is a kernel run for its dtype, over the threads of a rank and the widest instruction set?
+#pragma once
+
+#include "core/error.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace colossal::kernels {
+
+/// A plain function compiled for several instruction sets; the loader picks one. Everything it
+/// calls in a loop must be always inlined.
+#define COLOSSAL_VECTOR_CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
+
+/// Elements below which a part is not worth another thread.
+inline constexpr std::int64_t kGrainNumel = 16'384;
+
+/// Runs f(begin, end) on equal static parts of [0, rows), each of at least kGrainNumel elements, on
+/// torch's own thread pool.
+template <class F>
+void parallel_rows(std::int64_t rows, std::int64_t row_numel, const F& f) {
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, kGrainNumel / std::max<std::int64_t>(1, row_numel));
+  at::parallel_for(0, rows, grain, f);
+}
+
+/// Calls f(T{}) for the element type T of x. Errors: internal "kernel-dtype" unless fp32 or fp64.
+template <class F>
+void with_floating(const at::Tensor& x, const F& f) {
+  if (x.scalar_type() == at::kFloat) {
+    f(float{});
+  } else {
+    check(x.scalar_type() == at::kDouble,
+          ErrorKind::internal,
+          "kernel-dtype",
+          "no kernel for tensors of {}",
+          c10::toString(x.scalar_type()));
+    f(double{});
+  }
+}
+
+}  // namespace colossal::kernels

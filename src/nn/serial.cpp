@@ -1,0 +1,257 @@
+// What are the layers of a rank that holds whole tensors? The factory of tensor size 1.
+#include "core/error.hpp"
+#include "nn/functions.hpp"
+#include "nn/layers.hpp"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/triu.h>
+
+#include <cmath>
+#include <limits>
+
+namespace colossal {
+
+namespace {
+
+/// A whole parameter: replicated over the axes that hold different samples or tokens.
+ParamSpec whole(const std::string& name, Shape shape, const InitSpec& init) {
+  ParamSpec spec;
+  spec.name = name;
+  spec.shape = std::move(shape);
+  spec.padded = spec.shape;
+  spec.layout.replicated = axes({Axis::dr, Axis::dp, Axis::sp});
+  spec.init = init;
+  return spec;
+}
+
+class SerialLinear : public Linear {
+ public:
+  explicit SerialLinear(const LinearSpec& spec)
+      : weight_(whole(spec.name + ".weight", {spec.out, spec.in}, spec.init)),
+        activation_(spec.activation) {
+    if (spec.bias) {
+      bias_.emplace(whole(spec.name + ".bias", {spec.out}, {}));
+    }
+  }
+
+  explicit SerialLinear(const HeadSpec& spec) : weight_(head_weight(spec)) {}
+
+  at::Tensor forward(const at::Tensor& x_bsi) override {
+    return linear(x_bsi, weight_.tensor(), bias_ ? bias_->tensor() : at::Tensor(), activation_);
+  }
+
+  std::vector<Parameter*> parameters() override {
+    return bias_ ? std::vector<Parameter*>{&weight_, &*bias_} : std::vector<Parameter*>{&weight_};
+  }
+
+ private:
+  static ParamSpec head_weight(const HeadSpec& spec) {
+    ParamSpec weight = whole(spec.name + ".weight", {spec.vocabulary, spec.hidden}, spec.init);
+    weight.padded = {spec.padded_vocabulary, spec.hidden};
+    weight.tied_to = spec.tied_to;
+    return weight;
+  }
+
+  Parameter weight_;
+  std::optional<Parameter> bias_;
+  std::optional<ActivationKind> activation_;
+};
+
+class SerialEmbedding : public Embedding {
+ public:
+  explicit SerialEmbedding(const EmbeddingSpec& spec) : weight_(table(spec)) {}
+
+  at::Tensor forward(const at::Tensor& indices) override {
+    const Parameter& weight = weight_;
+    const std::int64_t rows = weight.spec().shape[0];
+    const at::Tensor flat = indices.reshape(-1).contiguous();
+    const std::int64_t* const index = flat.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < flat.numel(); ++i) {
+      check(index[i] >= 0 && index[i] < rows,
+            ErrorKind::data,
+            "token-range",
+            "index {} at place {} is outside {} of {} rows; check the data or the model's sizes",
+            index[i],
+            i,
+            weight.spec().name,
+            rows);
+    }
+    return at::embedding(weight.tensor(), indices);
+  }
+
+  std::vector<Parameter*> parameters() override { return {&weight_}; }
+
+ private:
+  static ParamSpec table(const EmbeddingSpec& spec) {
+    ParamSpec weight = whole(spec.name + ".weight", {spec.rows, spec.hidden}, spec.init);
+    weight.padded[0] = spec.padded_rows == 0 ? spec.rows : spec.padded_rows;
+    return weight;
+  }
+
+  Parameter weight_;
+};
+
+class SerialNorm : public Norm {
+ public:
+  explicit SerialNorm(const NormSpec& spec)
+      : weight_(whole(spec.name + ".weight", {spec.hidden}, {InitSpec::Kind::ones, 0})),
+        bias_(whole(spec.name + ".bias", {spec.hidden}, {})),
+        eps_(spec.eps) {}
+
+  at::Tensor forward(const at::Tensor& x_bsh) override { return fork(x_bsh).first; }
+
+  std::pair<at::Tensor, at::Tensor> fork(const at::Tensor& x_bsh) override {
+    return layer_norm_fork(x_bsh, weight_.tensor(), bias_.tensor(), eps_);
+  }
+
+  std::vector<Parameter*> parameters() override { return {&weight_, &bias_}; }
+
+ private:
+  Parameter weight_;
+  Parameter bias_;
+  double eps_;
+};
+
+/// Key of one site in this batch. `sample_numel`: elements of one sample's activation, so that
+/// `first` is the place of the micro-batch in the global batch.
+kernels::DropoutKey dropout_key(std::uint64_t stream,
+                                double p,
+                                const Batch& batch,
+                                std::int64_t sample_numel) {
+  return {stream,
+          static_cast<std::uint32_t>(batch.step),
+          static_cast<std::uint64_t>(batch.first_row * sample_numel),
+          p};
+}
+
+class SerialDropout : public Dropout {
+ public:
+  SerialDropout(const DropoutSpec& spec, std::uint64_t seed)
+      : stream_(stream_key(seed, spec.site)), p_(spec.p) {}
+
+  at::Tensor forward(const at::Tensor& x_bsh,
+                     const at::Tensor& residual_bsh,
+                     const Batch& batch) override {
+    if (p_ == 0 || !batch.training) {
+      return residual_bsh.defined() ? at::add(residual_bsh, x_bsh) : x_bsh;
+    }
+    const std::int64_t sample_numel = x_bsh.size(1) * x_bsh.size(2);
+    return keyed_dropout(x_bsh, residual_bsh, dropout_key(stream_, p_, batch, sample_numel));
+  }
+
+  std::vector<Parameter*> parameters() override { return {}; }
+
+ private:
+  std::uint64_t stream_;
+  double p_;
+};
+
+class SerialAttention : public AttentionCore {
+ public:
+  SerialAttention(const AttentionSpec& spec, std::uint64_t seed)
+      : spec_(spec), stream_(stream_key(seed, spec.name)) {}
+
+  at::Tensor forward(const at::Tensor& qkv_bsd, const Batch& batch) override {
+    const PackedHeads heads{spec_.num_heads, spec_.num_kv_heads, spec_.head_dim};
+    const bool drop = spec_.dropout > 0 && batch.training;
+    if (!spec_.math && !drop) {
+      return fused_attention(qkv_bsd, heads, spec_.causal);
+    }
+    return math_attention(split_heads(qkv_bsd, heads), drop ? &batch : nullptr);
+  }
+
+  std::vector<Parameter*> parameters() override { return {}; }
+
+ private:
+  /// The reference: probabilities are stored, so dropout can act on them.
+  [[nodiscard]] at::Tensor math_attention(const QkvViews& x, const Batch* dropped) const {
+    const std::int64_t group = spec_.num_heads / spec_.num_kv_heads;
+    const std::int64_t keys = x.k.size(2);
+    const auto shared = [&](const at::Tensor& kv) { return kv.unsqueeze(2); };  // [B,m,1,S,d]
+    const at::Tensor q = x.q.unflatten(1, {spec_.num_kv_heads, group});         // [B,m,g,S,d]
+    const double scale = 1.0 / std::sqrt(static_cast<double>(spec_.head_dim));
+    at::Tensor scores = at::matmul(q, shared(x.k).transpose(-1, -2)).mul(scale);
+    if (spec_.causal) {
+      const at::Tensor future = at::ones({keys, keys}, scores.options().dtype(at::kBool)).triu(1);
+      scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
+    }
+    at::Tensor p = at::softmax(scores, -1);
+    if (dropped != nullptr) {
+      const std::int64_t sample_numel = p.numel() / p.size(0);
+      p = keyed_dropout(p, {}, dropout_key(stream_, spec_.dropout, *dropped, sample_numel));
+    }
+    return at::matmul(p, shared(x.v)).flatten(1, 2).transpose(1, 2).flatten(2);
+  }
+
+  AttentionSpec spec_;
+  std::uint64_t stream_;
+};
+
+class SerialTokenLoss : public TokenLoss {
+ public:
+  explicit SerialTokenLoss(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
+
+  at::Tensor forward(const at::Tensor& logits_bsv, const at::Tensor& labels_bs) override {
+    return token_loss(logits_bsv, labels_bs, vocabulary_);
+  }
+
+  std::vector<Parameter*> parameters() override { return {}; }
+
+ private:
+  std::int64_t vocabulary_;
+};
+
+class SerialFactory : public LayerFactory {
+ public:
+  explicit SerialFactory(const ParallelContext& context) : context_(context) {}
+
+  std::unique_ptr<Linear> expand(const LinearSpec& spec) override {
+    return std::make_unique<SerialLinear>(spec);
+  }
+  std::unique_ptr<Linear> contract(const LinearSpec& spec) override {
+    return std::make_unique<SerialLinear>(spec);
+  }
+  std::unique_ptr<Embedding> vocabulary(const EmbeddingSpec& spec) override {
+    return std::make_unique<SerialEmbedding>(spec);
+  }
+  std::unique_ptr<Embedding> table(const EmbeddingSpec& spec) override {
+    return std::make_unique<SerialEmbedding>(spec);
+  }
+  std::unique_ptr<Linear> head(const HeadSpec& spec) override {
+    return std::make_unique<SerialLinear>(spec);
+  }
+  std::unique_ptr<Norm> norm(const NormSpec& spec) override {
+    return std::make_unique<SerialNorm>(spec);
+  }
+  std::unique_ptr<AttentionCore> attention(const AttentionSpec& spec) override {
+    return std::make_unique<SerialAttention>(spec, context_.seed());
+  }
+  std::unique_ptr<Dropout> dropout(const DropoutSpec& spec) override {
+    return std::make_unique<SerialDropout>(spec, context_.seed());
+  }
+  std::unique_ptr<TokenLoss> token_loss(std::int64_t vocabulary) override {
+    return std::make_unique<SerialTokenLoss>(vocabulary);
+  }
+
+  [[nodiscard]] BoundarySpec hidden(const BatchShape& shape, std::int64_t size) const override {
+    const std::int64_t rows = shape.batch * context_.mesh().size(data_axes());
+    Layout layout;
+    layout.dims = {{{Axis::dr, Axis::dp}, {}}, {{Axis::sp}, {}}};
+    return {"hidden", {rows, shape.sequence, size}, layout, context_.dtype(), true};
+  }
+
+ private:
+  const ParallelContext& context_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context) {
+  return std::make_unique<SerialFactory>(context);
+}
+
+}  // namespace colossal
