@@ -1,0 +1,107 @@
+// How is COLOSSAL_FAULT read and carried out? Compiled only with COLOSSAL_FAULTS=ON.
+#include "core/fault.hpp"
+
+#include <csignal>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "core/error.hpp"
+
+namespace colossal::fault {
+namespace {
+
+struct Fault {
+  std::int64_t rank = 0;
+  std::int64_t step = 0;
+  std::string_view kind;
+  /// What follows the kind: seconds, exit code or bytes.
+  std::int64_t amount = 0;
+};
+
+[[noreturn]] void refuse(std::string_view text) {
+  fail(ErrorKind::usage,
+       "fault-spec",
+       "COLOSSAL_FAULT='{}' is not rank=R,step=S,kind=K with K one of throw, sleep:SECONDS, nan, exit:CODE, kill, "
+       "write-error:BYTES",
+       text);
+}
+
+std::int64_t parse_number(std::string_view digits, std::string_view text) {
+  std::int64_t value = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, failure] = std::from_chars(digits.data(), end, value);
+  if (failure != std::errc() || stop != end) {
+    refuse(text);
+  }
+  return value;
+}
+
+void parse_kind(Fault& fault, std::string_view value, std::string_view text) {
+  const auto colon = value.find(':');
+  fault.kind = value.substr(0, colon);
+  const bool has_amount = colon != std::string_view::npos;
+  const bool needs_amount = fault.kind == "sleep" || fault.kind == "exit" || fault.kind == "write-error";
+  const bool known = needs_amount || fault.kind == "throw" || fault.kind == "nan" || fault.kind == "kill";
+  if (!known || has_amount != needs_amount) {
+    refuse(text);
+  }
+  if (has_amount) {
+    fault.amount = parse_number(value.substr(colon + 1), text);
+  }
+}
+
+std::optional<Fault> requested() {
+  const char* variable = std::getenv("COLOSSAL_FAULT");
+  if (variable == nullptr) {
+    return std::nullopt;
+  }
+  const std::string_view text = variable;
+  Fault fault;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+    if (part.starts_with("rank=")) {
+      fault.rank = parse_number(part.substr(5), text);
+    } else if (part.starts_with("step=")) {
+      fault.step = parse_number(part.substr(5), text);
+    } else if (part.starts_with("kind=")) {
+      parse_kind(fault, part.substr(5), text);
+    } else {
+      refuse(text);
+    }
+  }
+  if (fault.kind.empty()) {
+    refuse(text);
+  }
+  return fault;
+}
+
+}  // namespace
+
+bool at_step(int rank, std::int64_t step) {
+  const auto fault = requested();
+  if (!fault || fault->rank != rank || fault->step != step) {
+    return false;
+  }
+  check(fault->kind != "throw", ErrorKind::internal, "fault-thrown", "fault asked for at step {}", step);
+  if (fault->kind == "sleep") {
+    std::this_thread::sleep_for(std::chrono::seconds(fault->amount));
+  } else if (fault->kind == "exit") {
+    std::_Exit(static_cast<int>(fault->amount));
+  } else if (fault->kind == "kill") {
+    std::raise(SIGKILL);
+  }
+  return fault->kind == "nan";
+}
+
+std::int64_t write_limit(int rank) {
+  const auto fault = requested();
+  return fault && fault->rank == rank && fault->kind == "write-error" ? fault->amount : kNoLimit;
+}
+
+}  // namespace colossal::fault

@@ -1,0 +1,135 @@
+// Does a run under torchrun's environment, without our launcher, end by itself when a rank fails?
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "process.hpp"
+#include "support/catch.hpp"
+
+using colossal::test::count_of;
+using colossal::test::free_port;
+using colossal::test::Process;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::vector<std::string> variables(int rank, int num_ranks, int port) {
+  return {"RANK=" + std::to_string(rank),
+          "LOCAL_RANK=" + std::to_string(rank),
+          "WORLD_SIZE=" + std::to_string(num_ranks),
+          "LOCAL_WORLD_SIZE=" + std::to_string(num_ranks),
+          "MASTER_ADDR=127.0.0.1",
+          "MASTER_PORT=" + std::to_string(port),
+          "OMP_NUM_THREADS=1"};
+}
+
+std::unique_ptr<Process> start(const char* scenario, const std::vector<std::string>& environment) {
+  return std::make_unique<Process>(std::vector<std::string>{COLOSSAL_LAUNCH_PROBE, "0", scenario},
+                                   environment);
+}
+
+std::vector<std::unique_ptr<Process>> start_all(int num_ranks, const std::string& fault) {
+  const int port = free_port();
+  std::vector<std::unique_ptr<Process>> ranks;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    std::vector<std::string> environment = variables(rank, num_ranks, port);
+    environment.push_back("COLOSSAL_FAULT=" + fault);
+    ranks.push_back(start("steps", environment));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+TEST_CASE("ranks under torchrun's variables find each other and part", "[torchrun]") {
+  for (const auto& rank : start_all(3, "rank=9,kind=nan")) {
+    REQUIRE(rank->wait(20s) == 0);
+    REQUIRE(rank->err().empty());
+  }
+}
+
+TEST_CASE("when a rank throws the others exit 8 and name it", "[torchrun]") {
+  const int culprit = GENERATE(0, 2);
+  const auto ranks = start_all(3, "rank=" + std::to_string(culprit) + ",step=1,kind=throw");
+  REQUIRE(ranks[static_cast<std::size_t>(culprit)]->wait(20s) == 1);
+  const std::string message = "error: rank " + std::to_string(culprit) +
+                              " failed: fault asked for at step 1 [fault-thrown]";
+  for (int rank = 0; rank < 3; ++rank) {
+    Process& process = *ranks[static_cast<std::size_t>(rank)];
+    if (rank != culprit) {
+      REQUIRE(process.wait(10s) == 8);
+      INFO(process.err());
+      CHECK(count_of(process.err(), message) == 1);
+    }
+  }
+}
+
+TEST_CASE("when a rank is killed the others exit 8 and name it", "[torchrun]") {
+  const auto ranks = start_all(3, "rank=1,step=1,kind=kill");
+  REQUIRE(ranks[1]->wait(20s) == 137);
+  for (const int rank : {0, 2}) {
+    Process& process = *ranks[static_cast<std::size_t>(rank)];
+    REQUIRE(process.wait(10s) == 8);
+    INFO(process.err());
+    CHECK(count_of(process.err(), "rank 1 died without a message: all_reduce #2 of group world") == 1);
+  }
+}
+
+TEST_CASE("when the store's host is killed the others exit 8", "[torchrun]") {
+  const auto ranks = start_all(3, "rank=0,step=1,kind=kill");
+  REQUIRE(ranks[0]->wait(20s) == 137);
+  for (const int rank : {1, 2}) {
+    Process& process = *ranks[static_cast<std::size_t>(rank)];
+    REQUIRE(process.wait(10s) == 8);
+    INFO(process.err());
+    CHECK(count_of(process.err(), "the launcher or rank 0 has ended") == 1);
+  }
+}
+
+TEST_CASE("a rank that stops beating is lost", "[torchrun]") {
+  const int port = free_port();
+  const auto first = start("linger", variables(0, 2, port));
+  const auto second = start("linger", variables(1, 2, port));
+  REQUIRE(first->wait_for_text("pid ", 1));
+  REQUIRE(second->wait_for_text("pid ", 1));
+  second->signal(SIGSTOP);
+  REQUIRE(first->wait(10s) == 8);
+  CHECK(count_of(first->err(), "rank 1 is lost: no heartbeat for 2 s") == 1);
+}
+
+TEST_CASE("a port in use is named with the fix", "[torchrun]") {
+  const int taken = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  REQUIRE(::bind(taken, reinterpret_cast<const sockaddr*>(&address), length) == 0);
+  REQUIRE(::listen(taken, 1) == 0);
+  ::getsockname(taken, reinterpret_cast<sockaddr*>(&address), &length);
+  const int port = ntohs(address.sin_port);
+  const auto rank = start("steps", variables(0, 2, port));
+  REQUIRE(rank->wait(20s) == 9);
+  INFO(rank->err());
+  CHECK(count_of(rank->err(), "port " + std::to_string(port) + " is in use on this machine") == 1);
+  CHECK(count_of(rank->err(), "MASTER_PORT") == 1);
+  CHECK(count_of(rank->err(), "[port-in-use]") == 1);
+  ::close(taken);
+}
+
+TEST_CASE("an incomplete launcher environment exits 9", "[torchrun]") {
+  const auto rank = start("steps", {"RANK=0", "WORLD_SIZE=2"});
+  REQUIRE(rank->wait(20s) == 9);
+  CHECK(count_of(rank->err(),
+                 "LOCAL_WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT not set") == 1);
+}
+
+TEST_CASE("a world of one needs no port", "[torchrun]") {
+  const auto rank = start("steps", variables(0, 1, free_port()));
+  REQUIRE(rank->wait(20s) == 0);
+  REQUIRE(rank->out() == "{\"exit\": 0}\n");
+}

@@ -1,0 +1,88 @@
+// A stand-in for colossal-train in the failure tests: one scenario per run, with short timeouts.
+// Usage: launch_probe NPROC SCENARIO; NPROC 0 takes the launcher's environment as it is.
+#include <ATen/ops/ones.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "comm/launch.hpp"
+#include "comm/world.hpp"
+#include "core/fault.hpp"
+#include "core/log.hpp"
+
+namespace {
+
+using colossal::World;
+
+/// Five steps of one all-reduce each; COLOSSAL_FAULT breaks them.
+void run_steps(World& world) {
+  for (int step = 0; step < 5; ++step) {
+    world.set_phase(fmt::format("step {} data", step));
+    colossal::fault::at_step(world.rank(), step);
+    at::Tensor x = at::ones({1000});
+    world.comm().all_reduce(x).wait();
+  }
+  if (world.rank() == 0) {
+    std::puts("{\"exit\": 0}");
+  }
+}
+
+void run_scenario(World& world, std::string_view scenario) {
+  if (scenario == "warn") {
+    colossal::log::warn("the same on every rank");
+    std::fprintf(stderr, "raw line of rank %d\n", world.rank());
+  } else if (scenario == "linger") {
+    std::printf("pid %d\n", static_cast<int>(::getpid()));
+    std::fflush(stdout);
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+  } else {
+    run_steps(world);
+  }
+}
+
+int run_rank(std::string_view scenario) {
+  const colossal::LaunchOptions options = colossal::detect_launch();
+  colossal::log::configure({colossal::log::Level::info, options.rank, {}});
+  if (scenario == "absent" && options.rank == 1) {
+    std::this_thread::sleep_for(std::chrono::seconds(30));
+  }
+  const std::string hash = scenario == "hash" ? fmt::format("hash-{}", options.rank) : "hash";
+  colossal::WorldTimeouts timeouts;
+  timeouts.init = std::chrono::seconds(scenario == "absent" ? 2 : 20);
+  timeouts.collective = std::chrono::seconds(3);
+  timeouts.heartbeat = std::chrono::milliseconds(400);
+  timeouts.peer_lost = std::chrono::seconds(2);
+  const auto world = World::connect(options, {"probe", hash}, timeouts);
+  try {
+    run_scenario(*world, scenario);
+    world->close();
+  } catch (const colossal::Error& error) {
+    world->abort(error);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv, argv + argc);
+  const int num_processes = argc == 3 ? std::atoi(argv[1]) : -1;
+  if (num_processes < 0) {
+    std::fputs("usage: launch_probe NPROC SCENARIO\n", stderr);
+    return 2;
+  }
+  colossal::guard_child();
+  try {
+    const bool is_launcher = num_processes > 0 && colossal::detect_launch().mode == "single";
+    return is_launcher ? colossal::launch_local(num_processes, arguments) : run_rank(arguments[2]);
+  } catch (const colossal::Error& error) {
+    colossal::log::error("{} [{}]", error.what(), error.id());
+    return error.exit_code();
+  }
+}

@@ -1,0 +1,78 @@
+// Does the fault hook act for exactly the rank and step that a test names?
+#include "core/fault.hpp"
+
+#include <cstdlib>
+#include <string>
+
+#include "core/error.hpp"
+#include "support/catch.hpp"
+
+namespace fault = colossal::fault;
+
+namespace {
+
+/// COLOSSAL_FAULT while alive.
+class Variable {
+ public:
+  explicit Variable(const char* value) { ::setenv("COLOSSAL_FAULT", value, 1); }
+  ~Variable() { ::unsetenv("COLOSSAL_FAULT"); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+};
+
+}  // namespace
+
+#if COLOSSAL_FAULTS
+
+TEST_CASE("without the variable nothing happens", "[fault]") {
+  REQUIRE_FALSE(fault::at_step(0, 0));
+  REQUIRE(fault::write_limit(0) == fault::kNoLimit);
+}
+
+TEST_CASE("a fault acts at its rank and step only", "[fault]") {
+  const Variable variable("rank=2,step=5,kind=nan");
+  REQUIRE(fault::at_step(2, 5));
+  REQUIRE_FALSE(fault::at_step(1, 5));
+  REQUIRE_FALSE(fault::at_step(2, 4));
+  REQUIRE(fault::write_limit(2) == fault::kNoLimit);
+}
+
+TEST_CASE("kind throw throws an internal error", "[fault]") {
+  const Variable variable("rank=0,step=1,kind=throw");
+  try {
+    fault::at_step(0, 1);
+    FAIL("nothing was thrown");
+  } catch (const colossal::Error& error) {
+    REQUIRE(error.id() == "fault-thrown");
+    REQUIRE(error.kind() == colossal::ErrorKind::internal);
+  }
+}
+
+TEST_CASE("kind write-error limits the bytes of its rank", "[fault]") {
+  const Variable variable("rank=1,kind=write-error:4096");
+  REQUIRE(fault::write_limit(1) == 4096);
+  REQUIRE(fault::write_limit(0) == fault::kNoLimit);
+}
+
+TEST_CASE("a malformed fault is refused", "[fault]") {
+  const std::string text = GENERATE("", "kind=melt", "rank=x,kind=nan", "kind=sleep", "kind=nan:3", "host=a", "rank=1");
+  INFO(text);
+  const Variable variable(text.c_str());
+  try {
+    fault::at_step(0, 0);
+    FAIL("accepted");
+  } catch (const colossal::Error& error) {
+    REQUIRE(error.id() == "fault-spec");
+    REQUIRE(error.exit_code() == 2);
+  }
+}
+
+#else
+
+TEST_CASE("without COLOSSAL_FAULTS the variable has no effect", "[fault]") {
+  const Variable variable("rank=0,step=0,kind=throw");
+  REQUIRE_FALSE(fault::at_step(0, 0));
+  REQUIRE(fault::write_limit(0) == fault::kNoLimit);
+}
+
+#endif
