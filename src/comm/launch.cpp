@@ -148,12 +148,14 @@ class Supervisor {
 
   void print_failure() const {
     const std::string& last_line = output_.last_error(culprit_->rank);
-    std::string block =
-        fmt::format("launch: rank {} of {} (process {}) ended the run\n  code  {}\n",
-                    culprit_->rank,
-                    num_ranks_,
-                    culprit_->pid,
-                    explain_code(culprit_->code));
+    // A rank with this code only noticed: its message names the culprit.
+    const bool noticed = culprit_->code == kPeerFailed;
+    std::string block = fmt::format("launch: rank {} of {} (process {}) {}\n  code  {}\n",
+                                    culprit_->rank,
+                                    num_ranks_,
+                                    culprit_->pid,
+                                    noticed ? "was the first to notice a failure" : "ended the run",
+                                    explain_code(culprit_->code));
     if (!last_line.empty()) {
       block += fmt::format("  last  {}\n", last_line);
     }

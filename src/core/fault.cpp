@@ -1,16 +1,16 @@
 // How is COLOSSAL_FAULT read and carried out? Compiled only with COLOSSAL_FAULTS=ON.
 #include "core/fault.hpp"
 
-#include <csignal>
+#include "core/error.hpp"
+
+#include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
-#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <thread>
-
-#include "core/error.hpp"
 
 namespace colossal::fault {
 namespace {
@@ -26,7 +26,8 @@ struct Fault {
 [[noreturn]] void refuse(std::string_view text) {
   fail(ErrorKind::usage,
        "fault-spec",
-       "COLOSSAL_FAULT='{}' is not rank=R,step=S,kind=K with K one of throw, sleep:SECONDS, nan, exit:CODE, kill, "
+       "COLOSSAL_FAULT='{}' is not rank=R,step=S,kind=K with K one of throw, sleep:SECONDS, nan, "
+       "exit:CODE, kill, "
        "write-error:BYTES",
        text);
 }
@@ -45,8 +46,10 @@ void parse_kind(Fault& fault, std::string_view value, std::string_view text) {
   const auto colon = value.find(':');
   fault.kind = value.substr(0, colon);
   const bool has_amount = colon != std::string_view::npos;
-  const bool needs_amount = fault.kind == "sleep" || fault.kind == "exit" || fault.kind == "write-error";
-  const bool known = needs_amount || fault.kind == "throw" || fault.kind == "nan" || fault.kind == "kill";
+  const bool needs_amount =
+      fault.kind == "sleep" || fault.kind == "exit" || fault.kind == "write-error";
+  const bool known =
+      needs_amount || fault.kind == "throw" || fault.kind == "nan" || fault.kind == "kill";
   if (!known || has_amount != needs_amount) {
     refuse(text);
   }
@@ -88,7 +91,11 @@ bool at_step(int rank, std::int64_t step) {
   if (!fault || fault->rank != rank || fault->step != step) {
     return false;
   }
-  check(fault->kind != "throw", ErrorKind::internal, "fault-thrown", "fault asked for at step {}", step);
+  check(fault->kind != "throw",
+        ErrorKind::internal,
+        "fault-thrown",
+        "fault asked for at step {}",
+        step);
   if (fault->kind == "sleep") {
     std::this_thread::sleep_for(std::chrono::seconds(fault->amount));
   } else if (fault->kind == "exit") {

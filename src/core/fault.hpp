@@ -11,18 +11,23 @@ inline constexpr std::int64_t kNoLimit = INT64_MAX;
 #if COLOSSAL_FAULTS
 
 /// Carries out what the variable COLOSSAL_FAULT asks of this rank at this step, for example
-/// "rank=2,step=5,kind=sleep:30": throw, sleep:SECONDS, exit:CODE, kill. True for kind nan, which the caller carries
-/// out. Errors: internal "fault-thrown" for kind throw; usage "fault-spec" if the variable is malformed.
+/// "rank=2,step=5,kind=sleep:30": throw, sleep:SECONDS, exit:CODE, kill. True for kind nan, which
+/// the caller carries out. Errors: internal "fault-thrown" for kind throw; usage "fault-spec" if
+/// the variable is malformed.
 bool at_step(int rank, std::int64_t step);
 
-/// Bytes this rank may still write when kind is write-error:BYTES (the step is ignored), else kNoLimit.
-/// Errors: usage "fault-spec".
+/// Bytes this rank may still write when kind is write-error:BYTES (the step is ignored), else
+/// kNoLimit. Errors: usage "fault-spec".
 [[nodiscard]] std::int64_t write_limit(int rank);
 
 #else
 
-inline bool at_step(int /*rank*/, std::int64_t /*step*/) { return false; }
-[[nodiscard]] inline std::int64_t write_limit(int /*rank*/) { return kNoLimit; }
+inline bool at_step(int /*rank*/, std::int64_t /*step*/) {
+  return false;
+}
+[[nodiscard]] inline std::int64_t write_limit(int /*rank*/) {
+  return kNoLimit;
+}
 
 #endif
 

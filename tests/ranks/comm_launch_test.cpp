@@ -1,15 +1,15 @@
-// Does the local launcher pass output on, and end the whole job with one explanation when anything goes wrong?
-#include <signal.h>
-#include <sys/socket.h>
-
-#include <memory>
-#include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
-
+// Does the local launcher pass output on, and end the whole job with one explanation when anything
+// goes wrong?
 #include "process.hpp"
 #include "support/catch.hpp"
+
+#include <memory>
+#include <signal.h>
+#include <sstream>
+#include <string>
+#include <sys/socket.h>
+#include <thread>
+#include <vector>
 
 using colossal::test::count_of;
 using colossal::test::Process;
@@ -17,13 +17,16 @@ using namespace std::chrono_literals;
 
 namespace {
 
-std::unique_ptr<Process> launch(int num_ranks, const char* scenario, const std::string& fault = "") {
+std::unique_ptr<Process> launch(int num_ranks,
+                                const char* scenario,
+                                const std::string& fault = "") {
   std::vector<std::string> environment{"OMP_NUM_THREADS=1"};
   if (!fault.empty()) {
     environment.push_back("COLOSSAL_FAULT=" + fault);
   }
   return std::make_unique<Process>(
-      std::vector<std::string>{COLOSSAL_LAUNCH_PROBE, std::to_string(num_ranks), scenario}, environment);
+      std::vector<std::string>{COLOSSAL_LAUNCH_PROBE, std::to_string(num_ranks), scenario},
+      environment);
 }
 
 /// Process ids that the "linger" scenario prints, of all ranks.
@@ -65,8 +68,8 @@ TEST_CASE("equal lines of several ranks appear once, others with their rank", "[
   const auto job = launch(3, "warn");
   REQUIRE(job->wait(20s) == 0);
   INFO(job->err());
-  CHECK(count_of(job->err(), "[ranks 1-2] warning: the same on every rank\n") == 1);
-  CHECK(count_of(job->err(), "the same on every rank") == 2);
+  CHECK(count_of(job->err(), "[ranks 0-2] warning: the same on every rank\n") == 1);
+  CHECK(count_of(job->err(), "the same on every rank") == 1);
   CHECK(count_of(job->err(), "[rank 2] raw line of rank 2\n") == 1);
   CHECK(count_of(job->err(), "\nraw line of rank 0\n") == 1);
 }
@@ -86,6 +89,7 @@ TEST_CASE("a rank that throws ends the job with its own code", "[launch]") {
   INFO(job->err());
   CHECK(count_of(job->err(), "[rank 2] error: fault asked for at step 1 [fault-thrown]") == 1);
   CHECK(count_of(job->err(), "launch: rank 2 of 3 (process ") == 1);
+  CHECK(count_of(job->err(), "ended the run") == 1);
   CHECK(count_of(job->err(), "code  1 (internal)") == 1);
   CHECK(count_of(job->err(), "last  error: fault asked for at step 1") == 1);
 }
@@ -108,9 +112,13 @@ TEST_CASE("a rank that hangs is named with its phase", "[launch]") {
   const auto job = launch(3, "steps", "rank=2,step=1,kind=sleep:60");
   REQUIRE(job->wait(20s) == 8);
   INFO(job->err());
-  CHECK(count_of(job->err(), "all_reduce #2 of group world (4000 bytes) did not finish within 3 s") >= 1);
-  CHECK(count_of(job->err(), "rank 2 never entered all_reduce #2 of group world (it is in 'step 1 data')") >= 1);
+  CHECK(count_of(job->err(),
+                 "all_reduce #2 of group world (4000 bytes) did not finish within 3 s") >= 1);
+  CHECK(count_of(job->err(),
+                 "rank 2 never entered all_reduce #2 of group world (it is in 'step 1 data')") >=
+        1);
   CHECK(count_of(job->err(), "rank 0 never") == 0);
+  CHECK(count_of(job->err(), "was the first to notice a failure") == 1);
 }
 
 TEST_CASE("a rank that never arrives is listed", "[launch]") {
@@ -134,6 +142,16 @@ TEST_CASE("SIGINT and SIGTERM to the launcher stop every rank", "[launch]") {
   const auto pids = lingering_pids(*job, 3);
   job->signal(number);
   REQUIRE(job->wait(12s) == 128 + number);
+  REQUIRE(all_gone(pids, 1s));
+}
+
+TEST_CASE("a second SIGINT kills ranks that do not stop", "[launch]") {
+  const auto job = launch(2, "stubborn");
+  const auto pids = lingering_pids(*job, 2);
+  job->signal(SIGINT);
+  REQUIRE_FALSE(job->wait(500ms).has_value());
+  job->signal(SIGINT);
+  REQUIRE(job->wait(5s) == 130);
   REQUIRE(all_gone(pids, 1s));
 }
 

@@ -1,15 +1,14 @@
 // Does a run under torchrun's environment, without our launcher, end by itself when a rank fails?
-#include <netinet/in.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "process.hpp"
 #include "support/catch.hpp"
+
+#include <memory>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
 
 using colossal::test::count_of;
 using colossal::test::free_port;
@@ -76,7 +75,8 @@ TEST_CASE("when a rank is killed the others exit 8 and name it", "[torchrun]") {
     Process& process = *ranks[static_cast<std::size_t>(rank)];
     REQUIRE(process.wait(10s) == 8);
     INFO(process.err());
-    CHECK(count_of(process.err(), "rank 1 died without a message: all_reduce #2 of group world") == 1);
+    CHECK(count_of(process.err(), "rank 1 died without a message: all_reduce #2 of group world") ==
+          1);
   }
 }
 
@@ -124,8 +124,8 @@ TEST_CASE("a port in use is named with the fix", "[torchrun]") {
 TEST_CASE("an incomplete launcher environment exits 9", "[torchrun]") {
   const auto rank = start("steps", {"RANK=0", "WORLD_SIZE=2"});
   REQUIRE(rank->wait(20s) == 9);
-  CHECK(count_of(rank->err(),
-                 "LOCAL_WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT not set") == 1);
+  CHECK(count_of(rank->err(), "LOCAL_WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT not set") ==
+        1);
 }
 
 TEST_CASE("a world of one needs no port", "[torchrun]") {

@@ -1,20 +1,21 @@
 // A stand-in for colossal-train in the failure tests: one scenario per run, with short timeouts.
 // Usage: launch_probe NPROC SCENARIO; NPROC 0 takes the launcher's environment as it is.
+#include "comm/launch.hpp"
+#include "comm/world.hpp"
+#include "core/fault.hpp"
+#include "core/log.hpp"
+
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unistd.h>
 #include <vector>
-
-#include "comm/launch.hpp"
-#include "comm/world.hpp"
-#include "core/fault.hpp"
-#include "core/log.hpp"
 
 namespace {
 
@@ -37,7 +38,10 @@ void run_scenario(World& world, std::string_view scenario) {
   if (scenario == "warn") {
     colossal::log::warn("the same on every rank");
     std::fprintf(stderr, "raw line of rank %d\n", world.rank());
-  } else if (scenario == "linger") {
+  } else if (scenario == "linger" || scenario == "stubborn") {
+    if (scenario == "stubborn") {
+      std::signal(SIGINT, SIG_IGN);
+    }
     std::printf("pid %d\n", static_cast<int>(::getpid()));
     std::fflush(stdout);
     std::this_thread::sleep_for(std::chrono::seconds(60));

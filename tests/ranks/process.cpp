@@ -2,18 +2,17 @@
 #include "process.hpp"
 
 #include <fcntl.h>
+#include <fstream>
 #include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace colossal::test {
 namespace {
@@ -109,10 +108,16 @@ bool Process::wait_for_text(const std::string& text, int count) const {
   return true;
 }
 
-void Process::signal(int number) const { ::kill(pid_, number); }
+void Process::signal(int number) const {
+  ::kill(pid_, number);
+}
 
-std::string Process::out() const { return read_all(folder_.path() / "out"); }
-std::string Process::err() const { return read_all(folder_.path() / "err"); }
+std::string Process::out() const {
+  return read_all(folder_.path() / "out");
+}
+std::string Process::err() const {
+  return read_all(folder_.path() / "err");
+}
 
 int count_of(const std::string& text, const std::string& part) {
   int count = 0;

@@ -1,21 +1,22 @@
 // How does a test run another program, signal it and read what it wrote?
 #pragma once
 
-#include <sys/types.h>
+#include "support/temp_dir.hpp"
 
 #include <chrono>
 #include <optional>
 #include <string>
+#include <sys/types.h>
 #include <vector>
-
-#include "support/temp_dir.hpp"
 
 namespace colossal::test {
 
-/// One running program; its stdout and stderr go to files. Killed by the destructor if it still runs.
+/// One running program; its stdout and stderr go to files. Killed by the destructor if it still
+/// runs.
 class Process {
  public:
-  /// `environment`: "NAME=value" entries beside the inherited ones, without the variables of any launcher.
+  /// `environment`: "NAME=value" entries beside the inherited ones, without the variables of any
+  /// launcher.
   Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment);
   ~Process();
   Process(const Process&) = delete;
@@ -23,7 +24,8 @@ class Process {
 
   /// Exit code, 128 + signal if it was killed, or nothing if it still runs after `timeout`.
   std::optional<int> wait(std::chrono::milliseconds timeout);
-  /// Waits until the program has written `text` to stdout or stderr `count` times; false after 20 s.
+  /// Waits until the program has written `text` to stdout or stderr `count` times; false after 20
+  /// s.
   [[nodiscard]] bool wait_for_text(const std::string& text, int count) const;
   void signal(int number) const;
   [[nodiscard]] pid_t pid() const { return pid_; }

@@ -9,8 +9,19 @@
 namespace colossal::detail {
 namespace {
 
-/// Ranks that hit the same error write it within this time.
+/// Ranks that hit the same trouble say so within this time.
 constexpr std::chrono::milliseconds kMoment{300};
+/// Ranks hear of an error through their heartbeat, of 2 s; after it nothing more comes that could
+/// be delayed.
+constexpr std::chrono::milliseconds kErrorMoment{3'000};
+
+bool is_error(std::string_view text) {
+  return text.starts_with("error: ");
+}
+
+bool holds_rank(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
 
 std::string_view without_newline(std::string_view text) {
   return text.substr(0, text.find_last_not_of("\r\n") + 1);
@@ -47,22 +58,31 @@ void LaunchOutput::line(int rank, Stream stream, std::string_view text, Clock::t
   if (stream == Stream::err) {
     remember(rank, bare);
   }
-  if (rank == 0) {
+  if (passes(rank, stream, bare)) {
     writer_(stream, text);
     return;
   }
   for (Held& held : held_) {
-    const bool has_rank = std::find(held.ranks.begin(), held.ranks.end(), rank) != held.ranks.end();
-    if (held.text == bare && !has_rank) {
+    if (held.text == bare && !holds_rank(held.ranks, rank)) {
       held.ranks.push_back(rank);
       return;
     }
   }
-  held_.push_back({std::string(bare), {rank}, now});
+  held_.push_back({std::string(bare), {rank}, now + (is_error(bare) ? kErrorMoment : kMoment)});
+}
+
+bool LaunchOutput::passes(int rank, Stream stream, std::string_view text) const {
+  if (rank != 0 || stream == Stream::out) {
+    return rank == 0;
+  }
+  // What rank 0 writes after a held line must not overtake it.
+  const bool overtakes = std::any_of(
+      held_.begin(), held_.end(), [](const Held& held) { return holds_rank(held.ranks, 0); });
+  return !overtakes && !is_error(text) && !text.starts_with("warning: ");
 }
 
 void LaunchOutput::flush(Clock::time_point now) {
-  while (!held_.empty() && now - held_.front().since >= kMoment) {
+  while (!held_.empty() && held_.front().due <= now) {
     write(held_.front());
     held_.pop_front();
   }
@@ -83,11 +103,12 @@ void LaunchOutput::remember(int rank, std::string_view text) {
 }
 
 void LaunchOutput::write(const Held& held) const {
-  writer_(Stream::err,
-          fmt::format("[{} {}] {}\n",
-                      held.ranks.size() == 1 ? "rank" : "ranks",
-                      short_list(held.ranks),
-                      held.text));
+  const bool only_first = held.ranks.size() == 1 && held.ranks.front() == 0;
+  const std::string prefix = only_first ? std::string()
+                                        : fmt::format("[{} {}] ",
+                                                      held.ranks.size() == 1 ? "rank" : "ranks",
+                                                      short_list(held.ranks));
+  writer_(Stream::err, fmt::format("{}{}\n", prefix, held.text));
 }
 
 const std::string& LaunchOutput::last_error(int rank) const {

@@ -12,8 +12,9 @@
 
 namespace colossal::detail {
 
-/// Rank 0's stdout and stderr pass unchanged. Lines of other ranks go to stderr, prefixed "[rank 2]
-/// "; a line that several ranks write within a moment appears once: "[ranks 1-3] ".
+/// Rank 0's stdout passes unchanged, everything else goes to stderr. Lines of other ranks are
+/// prefixed "[rank 2] ". A line that several ranks write within a moment appears once, prefixed
+/// "[ranks 0-3] "; so lines of other ranks, and warnings and errors of rank 0, are held that long.
 class LaunchOutput {
  public:
   using Clock = std::chrono::steady_clock;
@@ -23,12 +24,10 @@ class LaunchOutput {
   LaunchOutput(int num_ranks, Writer writer);
 
   void line(int rank, Stream stream, std::string_view text, Clock::time_point now);
-  /// Writes held lines that are older than the moment.
+  /// Writes held lines whose moment is over.
   void flush(Clock::time_point now);
   /// Writes all held lines.
   void flush_all();
-  /// True while lines are held.
-  [[nodiscard]] bool holds() const noexcept { return !held_.empty(); }
   /// The last stderr line of a rank that says "error", else its last stderr line; without prefix
   /// and newline.
   [[nodiscard]] const std::string& last_error(int rank) const;
@@ -37,9 +36,10 @@ class LaunchOutput {
   struct Held {
     std::string text;
     std::vector<int> ranks;
-    Clock::time_point since;
+    Clock::time_point due;
   };
 
+  [[nodiscard]] bool passes(int rank, Stream stream, std::string_view text) const;
   void remember(int rank, std::string_view text);
   void write(const Held& held) const;
 

@@ -118,7 +118,6 @@ Environment environment_of(int rank, int port, const LocalJobOptions& options) {
   const int num_cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   environment.set_default("OMP_NUM_THREADS",
                           std::to_string(std::max(1, num_cores / options.num_ranks)));
-  environment.set_default("TORCH_CPP_LOG_LEVEL", "ERROR");  // c10d warns about every retry
   const std::string num_ranks = std::to_string(options.num_ranks);
   environment.set("RANK", std::to_string(rank));
   environment.set("LOCAL_RANK", std::to_string(rank));
@@ -139,12 +138,21 @@ LocalJob::LocalJob(const LocalJobOptions& options, LineSink sink)
     : sink_(std::move(sink)),
       store_(Store::host({"127.0.0.1", 0}, std::chrono::seconds(60))),
       children_(static_cast<std::size_t>(options.num_ranks)) {
-  for (int rank = 0; rank < options.num_ranks; ++rank) {
-    start(rank, options);
+  try {
+    for (int rank = 0; rank < options.num_ranks; ++rank) {
+      start(rank, options);
+    }
+  } catch (const Error&) {
+    end();
+    throw;
   }
 }
 
 LocalJob::~LocalJob() {
+  end();
+}
+
+void LocalJob::end() noexcept {
   if (num_running() > 0) {
     signal_all(SIGKILL);
   }

@@ -54,6 +54,7 @@ class LocalJob {
   /// Waits up to `timeout` for output, exits or input on `wake_fd` (-1: none); passes output on;
   /// returns new exits.
   std::vector<ChildExit> poll(std::chrono::milliseconds timeout, int wake_fd = -1);
+  /// Ranks that have not ended.
   [[nodiscard]] int num_running() const;
   /// Process id of a rank.
   [[nodiscard]] pid_t pid(int rank) const;
@@ -73,6 +74,7 @@ class LocalJob {
   };
 
   void start(int rank, const LocalJobOptions& options);
+  void end() noexcept;
   void drain(int rank, Stream stream);
   void finish_output(int rank, Stream stream);
   [[nodiscard]] bool exit_is_near() const;

@@ -4,9 +4,11 @@
 
 #include "core/error.hpp"
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -24,6 +26,14 @@ std::string first_line(std::string_view text) {
 std::string reason(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return first_line(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+}
+
+/// c10d logs every retry and lost connection, with a C++ backtrace; our errors carry the reason
+/// instead. TORCH_CPP_LOG_LEVEL brings its log back.
+void silence_c10d() {
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+    FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+  }
 }
 
 /// An open file descriptor that is closed unless released.
@@ -62,6 +72,9 @@ void fail_bind(const Endpoint& endpoint, int error_number) {
 /// A listening IPv4 socket on the loopback interface or on all interfaces.
 Descriptor listen_on(const Endpoint& endpoint) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket.get() < 0) {
+    fail_bind(endpoint, errno);
+  }
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
@@ -69,7 +82,7 @@ Descriptor listen_on(const Endpoint& endpoint) {
   address.sin_port = htons(static_cast<std::uint16_t>(endpoint.port));
   address.sin_addr.s_addr = htonl(is_loopback(endpoint.address) ? INADDR_LOOPBACK : INADDR_ANY);
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  if (socket.get() < 0 || ::bind(socket.get(), generic, sizeof address) != 0 ||
+  if (::bind(socket.get(), generic, sizeof address) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0) {
     fail_bind(endpoint, errno);
   }
@@ -111,6 +124,7 @@ struct Store::Impl {
 };
 
 std::unique_ptr<Store> Store::host(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
+  silence_c10d();
   Descriptor socket = listen_on(endpoint);
   auto impl = std::make_unique<Impl>();
   impl->endpoint = {endpoint.address, bound_port(socket)};
@@ -130,6 +144,7 @@ std::unique_ptr<Store> Store::host(const Endpoint& endpoint, std::chrono::millis
 }
 
 std::unique_ptr<Store> Store::join(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
+  silence_c10d();
   auto impl = std::make_unique<Impl>();
   impl->endpoint = endpoint;
   c10d::TCPStoreOptions options;

@@ -1,11 +1,11 @@
 // Does the fault hook act for exactly the rank and step that a test names?
 #include "core/fault.hpp"
 
-#include <cstdlib>
-#include <string>
-
 #include "core/error.hpp"
 #include "support/catch.hpp"
+
+#include <cstdlib>
+#include <string>
 
 namespace fault = colossal::fault;
 
@@ -55,7 +55,8 @@ TEST_CASE("kind write-error limits the bytes of its rank", "[fault]") {
 }
 
 TEST_CASE("a malformed fault is refused", "[fault]") {
-  const std::string text = GENERATE("", "kind=melt", "rank=x,kind=nan", "kind=sleep", "kind=nan:3", "host=a", "rank=1");
+  const std::string text =
+      GENERATE("", "kind=melt", "rank=x,kind=nan", "kind=sleep", "kind=nan:3", "host=a", "rank=1");
   INFO(text);
   const Variable variable(text.c_str());
   try {

@@ -1,0 +1,103 @@
+// Does every rank get the same verdict about the group? Ranks are threads here: the check uses the
+// store only.
+#include "comm/detail/group_check.hpp"
+
+#include "core/error.hpp"
+#include "support/catch.hpp"
+
+#include <string>
+#include <thread>
+#include <vector>
+
+using colossal::Identity;
+using colossal::LaunchOptions;
+using colossal::detail::check_group;
+using colossal::detail::Store;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Claim {
+  int rank = 0;
+  int local_rank = 0;
+  Identity identity{"build", "hash"};
+};
+
+/// "exit-code id: message" of every claim, "" where the check passed.
+std::vector<std::string> check_all(const std::vector<Claim>& claims,
+                                   int world_size,
+                                   std::chrono::milliseconds timeout) {
+  const auto server = Store::host({"127.0.0.1", 0}, 10s);
+  std::vector<std::string> results(claims.size());
+  std::vector<std::thread> ranks;
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    ranks.emplace_back([&, i] {
+      try {
+        LaunchOptions launch;
+        launch.rank = claims[i].rank;
+        launch.local_rank = claims[i].local_rank;
+        launch.world_size = world_size;
+        const auto store = Store::join(server->endpoint(), 10s);
+        check_group(*store, launch, claims[i].identity, timeout);
+      } catch (const colossal::Error& error) {
+        results[i] =
+            std::to_string(error.exit_code()) + " " + std::string(error.id()) + ": " + error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) {
+    rank.join();
+  }
+  return results;
+}
+
+bool starts_with(const std::string& text, std::string_view start) {
+  return text.starts_with(start);
+}
+
+}  // namespace
+
+TEST_CASE("equal ranks pass", "[group-check]") {
+  for (const std::string& result : check_all({{0, 0}, {1, 1}, {2, 2}}, 3, 10s)) {
+    REQUIRE(result.empty());
+  }
+}
+
+TEST_CASE("a configuration that differs is refused on every rank with one text", "[group-check]") {
+  const auto results = check_all({{0, 0}, {1, 1, {"build", "other"}}, {2, 2}}, 3, 10s);
+  INFO(results[0]);
+  REQUIRE(starts_with(results[0], "3 config-differs: rank 1 on "));
+  REQUIRE(results[0].find("configuration differs from rank 0 (hash other vs hash)") !=
+          std::string::npos);
+  REQUIRE(results[1] == results[0]);
+  REQUIRE(results[2] == results[0]);
+}
+
+TEST_CASE("a build that differs is refused", "[group-check]") {
+  const auto results = check_all({{0, 0}, {1, 1, {"newer", "hash"}}}, 2, 10s);
+  INFO(results[1]);
+  REQUIRE(starts_with(results[1], "8 build-differs: rank 1 on "));
+  REQUIRE(results[1].find("runs build newer (protocol 1)") != std::string::npos);
+}
+
+TEST_CASE("local ranks of one machine must differ", "[group-check]") {
+  const auto results = check_all({{0, 0}, {1, 0}}, 2, 10s);
+  INFO(results[0]);
+  REQUIRE(starts_with(results[0], "8 local-rank: two ranks on "));
+}
+
+TEST_CASE("missing ranks are listed after the timeout", "[group-check]") {
+  const auto results = check_all({{0, 0}, {2, 2}}, 4, 200ms);
+  INFO(results[0]);
+  REQUIRE(starts_with(results[0], "8 rendezvous: ranks 1, 3 of 4 did not arrive within 0.2 s"));
+  REQUIRE(results[1] == results[0]);
+}
+
+TEST_CASE("a rank that exists twice stops the start", "[group-check]") {
+  // Rank 1 is missing, so rank 0 is still waiting when the second rank 2 arrives.
+  const auto results = check_all({{0, 0}, {2, 2}, {2, 3}}, 3, 10s);
+  for (const std::string& result : results) {
+    INFO(result);
+    REQUIRE(starts_with(result, "8 duplicate-rank: rank 2 exists twice: process "));
+  }
+}

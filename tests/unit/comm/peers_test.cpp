@@ -1,0 +1,94 @@
+// Do beats and failures survive the store, and is the right rank blamed?
+#include "comm/detail/peers.hpp"
+
+#include "support/catch.hpp"
+
+#include <string>
+
+using colossal::detail::Beat;
+using colossal::detail::blame;
+using colossal::detail::Collective;
+using colossal::detail::Failure;
+using colossal::detail::Progress;
+using colossal::detail::Store;
+using namespace std::chrono_literals;
+
+namespace {
+
+Beat beat_of(std::string phase, std::string op, std::int64_t sequence) {
+  Beat beat;
+  beat.count = 1;
+  beat.phase = std::move(phase);
+  beat.entered["data"] = {std::move(op), sequence};
+  return beat;
+}
+
+const Collective kTwelfth{"data", "all_reduce", 12, 4096};
+
+}  // namespace
+
+TEST_CASE("a beat is read as it was written", "[peers]") {
+  Progress progress;
+  progress.set_phase("step 3 forward");
+  progress.enter({"data", "all_reduce", 7, 16});
+  progress.enter({"a group", "barrier", 2, 0});
+  static_cast<void>(progress.next_beat());
+  const Beat beat = colossal::detail::parse_beat(colossal::detail::to_text(progress.next_beat()));
+  CHECK(beat.count == 2);
+  CHECK(beat.phase == "step 3 forward");
+  CHECK(beat.entered.at("data").op == "all_reduce");
+  CHECK(beat.entered.at("data").sequence == 7);
+  CHECK(beat.entered.at("a group").sequence == 2);
+}
+
+TEST_CASE("a beat without phase or groups, or a damaged one, is empty", "[peers]") {
+  const Beat empty = colossal::detail::parse_beat(colossal::detail::to_text(Beat{4, "", {}}));
+  CHECK(empty.count == 4);
+  CHECK(empty.phase.empty());
+  CHECK(empty.entered.empty());
+  CHECK(colossal::detail::parse_beat("").count == 0);
+}
+
+TEST_CASE("ranks that never entered are blamed, with their phase", "[peers]") {
+  const std::string text = blame(kTwelfth,
+                                 {0, 2, 5},
+                                 {beat_of("step 4", "all_reduce", 12),
+                                  beat_of("data loading", "all_reduce", 11),
+                                  Beat{1, "starting", {}}});
+  CHECK(text ==
+        "rank 2 never entered all_reduce #12 of group data (it is in 'data loading'); "
+        "rank 5 never entered all_reduce #12 of group data (it is in 'starting')");
+}
+
+TEST_CASE("a rank that entered another collective is blamed", "[peers]") {
+  const std::string text =
+      blame(kTwelfth, {0, 1}, {beat_of("", "all_reduce", 12), beat_of("", "broadcast", 12)});
+  CHECK(text == "rank 1 entered broadcast #12 instead of all_reduce #12 of group data");
+}
+
+TEST_CASE("nobody is blamed when all have entered", "[peers]") {
+  const std::string text =
+      blame(kTwelfth, {0, 1}, {beat_of("", "all_reduce", 12), beat_of("", "barrier", 13)});
+  CHECK(text.starts_with("every rank has entered it"));
+}
+
+TEST_CASE("the first reported failure wins", "[peers]") {
+  const auto store = Store::host({"127.0.0.1", 0}, 10s);
+  CHECK_FALSE(colossal::detail::reported_failure(*store).has_value());
+  const Failure first{3, 7, "rank 3 failed: loss is nan\nwhile in step 5"};
+  CHECK(colossal::detail::report_failure(*store, first).rank == 3);
+  CHECK(colossal::detail::report_failure(*store, {1, 8, "peer lost"}).rank == 3);
+  const auto reported = colossal::detail::reported_failure(*store);
+  REQUIRE(reported);
+  CHECK(reported->exit_code == 7);
+  CHECK(reported->text == first.text);
+}
+
+TEST_CASE("the store's host leaves after the others have heard", "[peers]") {
+  const auto store = Store::host({"127.0.0.1", 0}, 10s);
+  colossal::detail::depart(*store, false, 1, 0ms);
+  const auto start = std::chrono::steady_clock::now();
+  colossal::detail::depart(*store, true, 1, 10s);
+  CHECK(std::chrono::steady_clock::now() - start < 5s);
+  colossal::detail::depart(*store, true, 2, 30ms);  // one never answers
+}
