@@ -1,4 +1,4 @@
-// Which failure does a test want to see? Empty functions unless the build sets COLOSSAL_FAULTS=ON.
+// Which failure does a test want to see? None unless the build sets COLOSSAL_FAULTS=ON.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,6 @@ namespace colossal::fault {
 
 /// "No limit" of write_limit().
 inline constexpr std::int64_t kNoLimit = INT64_MAX;
-
-#if COLOSSAL_FAULTS
 
 /// Carries out what the variable COLOSSAL_FAULT asks of this rank at this step, for example
 /// "rank=2,step=5,kind=sleep:30": throw, sleep:SECONDS, exit:CODE, kill. True for kind nan, which
@@ -19,16 +17,5 @@ bool at_step(int rank, std::int64_t step);
 /// Bytes this rank may still write when kind is write-error:BYTES (the step is ignored), else
 /// kNoLimit. Errors: usage "fault-spec".
 [[nodiscard]] std::int64_t write_limit(int rank);
-
-#else
-
-inline bool at_step(int /*rank*/, std::int64_t /*step*/) {
-  return false;
-}
-[[nodiscard]] inline std::int64_t write_limit(int /*rank*/) {
-  return kNoLimit;
-}
-
-#endif
 
 }  // namespace colossal::fault
