@@ -13,7 +13,7 @@
 namespace colossal {
 namespace {
 
-constexpr std::int64_t kGrain = 16384;  // elements a thread takes at least
+constexpr std::int64_t kGrain = 32768;  // elements a thread takes at least
 
 /// A stretch of a shard whose elements share all factors; `begin` counts the elements of all ranges
 /// before it.

@@ -15,7 +15,8 @@
 namespace colossal {
 namespace {
 
-constexpr std::int64_t kBlock = 16384;  // elements of one partial sum
+constexpr std::int64_t kBlock = 16384;   // elements of one partial sum
+constexpr std::int64_t kSerial = 65536;  // elements below which other threads are not worth waking
 
 /// Axes other than pp on which ranks of `group` hold equal copies of this parameter.
 AxisSet copy_axes(const ParamSpec& spec, const AxisSet& group) {
@@ -61,7 +62,12 @@ double squares(const Piece& piece) {
 /// Sum over all pieces, in their order whatever the number of threads.
 double squares(const std::vector<Piece>& pieces) {
   std::vector<double> partial(pieces.size());
-  at::parallel_for(0, std::ssize(pieces), 1, [&](std::int64_t begin, std::int64_t end) {
+  std::int64_t num_elements = 0;
+  for (const Piece& piece : pieces) {
+    num_elements += piece.count;
+  }
+  const std::int64_t grain = num_elements < kSerial ? std::ssize(pieces) : 1;
+  at::parallel_for(0, std::ssize(pieces), grain, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
       partial[i] = squares(pieces[i]);
     }
