@@ -9,8 +9,8 @@ FIELD = re.compile(r"\bv\.\w+\(")
 
 
 def needs_comment(found, text):
-    """Public types and functions do; forward declarations, special members and overrides do not."""
-    if found.access != "public" or "detail" in found.scope or OBVIOUS.search(found.head):
+    """Public types and functions do; forward declarations, special members, overrides, specialisations do not."""
+    if text.startswith("template <>", found.start) or found.access != "public" or "detail" in "::".join(found.scope).split("::") or OBVIOUS.search(found.head):
         return False
     if found.kind == "function":
         owner = found.scope[-1] if found.scope else ""
@@ -22,11 +22,12 @@ def needs_comment(found, text):
 def check_header(lint, path):
     text = lint.text(path)
     lines = text.splitlines()
-    group_end = -1  # declarations that follow without a blank line belong to the comment above them
+    group_end = -1  # declarations that follow without a blank line belong to the comment above them;
+    # so do those that follow "public:" at once: a class of one role is explained by the comment of the class
     for found in cpp.declarations(text):
         first, last = cpp.line_of(text, found.start), cpp.line_of(text, found.body[1] if found.body else found.end)
         above = lines[first - 2].strip() if first > 1 else ""
-        if above.startswith("///") or "///<" in lines[last - 1] or first == group_end + 1:
+        if above.startswith("///") or "///<" in lines[last - 1] or above == "public:" or first == group_end + 1:
             group_end = last
         elif needs_comment(found, text):
             lint.report(path, first, f"'{found.name}' has no '///' comment")

@@ -21,7 +21,7 @@ def check_include(lint, path, number, name):
         lint.report(path, number, f"<{name}> is never included: use narrow headers")
     elif name.startswith("torch/csrc/distributed/") and path.parts[:2] != ("src", "comm"):
         lint.report(path, number, f"<{name}>: c10d stays in src/comm")
-    elif header and (AUTOGRAD_OR_C10D.fullmatch(name) or (PARSERS_AND_FILES.fullmatch(name) and not private)):
+    elif header and (AUTOGRAD_OR_C10D.fullmatch(name) or (public and PARSERS_AND_FILES.fullmatch(name))):
         lint.report(path, number, f"<{name}> belongs in a .cpp file, not in a header")
     elif public and TORCH.fullmatch(name) and name not in PUBLIC:
         lint.report(path, number, f"<{name}>: public headers include ATen/core/Tensor.h and nothing heavier of torch")

@@ -28,6 +28,7 @@ class ParallelContext {
   /// A world of one process without groups: planning, tests, inspection.
   explicit ParallelContext(const Config& config);
 
+  /// This rank's place among all.
   [[nodiscard]] const Mesh& mesh() const noexcept { return mesh_; }
   /// Group of the ranks that differ from this one only in these axes. Errors: internal "no-group"
   /// for a set of more than one rank that was not made at construction.

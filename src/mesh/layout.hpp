@@ -23,6 +23,7 @@ inline constexpr int kNumAxes = 7;
 /// A set of axes, bit i = Axis(i).
 using AxisSet = std::bitset<kNumAxes>;
 
+/// The set of these axes.
 [[nodiscard]] inline AxisSet axes(std::initializer_list<Axis> list) {
   AxisSet set;
   for (const Axis axis : list) {

@@ -71,6 +71,7 @@ struct BlockDef {
   std::function<std::unique_ptr<Block>()> build;
 };
 
+/// A model: its blocks in order.
 using ModelDef = std::vector<BlockDef>;
 
 }  // namespace colossal

@@ -69,6 +69,7 @@ class TokenLoss : public Layer {
   virtual at::Tensor forward(const at::Tensor& logits_bsv, const at::Tensor& labels_bs) = 0;
 };
 
+/// What the factory must know of a linear layer.
 struct LinearSpec {
   std::string name;  ///< canonical prefix: "blocks.3.attn.qkv"
   std::int64_t in = 0;
@@ -81,6 +82,7 @@ struct LinearSpec {
       activation;  ///< gelu, gelu_tanh or relu of the result; needs a bias
 };
 
+/// What the factory must know of a vocabulary or table.
 struct EmbeddingSpec {
   std::string name;
   std::int64_t rows = 0;
@@ -89,6 +91,7 @@ struct EmbeddingSpec {
   InitSpec init;
 };
 
+/// What the factory must know of the head that makes logits.
 struct HeadSpec {
   std::string name;
   std::int64_t hidden = 0;
@@ -99,12 +102,14 @@ struct HeadSpec {
   InitSpec init;
 };
 
+/// What the factory must know of a normalisation.
 struct NormSpec {
   std::string name;
   std::int64_t hidden = 0;
   double eps = 1e-5;
 };
 
+/// What the factory must know of an attention core.
 struct AttentionSpec {
   std::string name;  ///< "blocks.3.attn.core": the random key of its dropout
   std::int64_t num_heads = 0;
@@ -115,6 +120,7 @@ struct AttentionSpec {
   bool math = false;  ///< force the reference path (attention: math)
 };
 
+/// What the factory must know of a dropout site.
 struct DropoutSpec {
   std::string site;  ///< "blocks.3.attn.dropout": part of the random key
   double p = 0;

@@ -13,6 +13,7 @@ namespace colossal::kernels {
                                           const at::Tensor& bias_f,
                                           ActivationKind kind);
 
+/// What bias_act_backward returns, named after the inputs.
 struct BiasActGrad {
   at::Tensor pre_mf;
   at::Tensor bias_f;
@@ -27,6 +28,7 @@ struct BiasActGrad {
 /// silu(gate) * up, element by element.
 [[nodiscard]] at::Tensor swiglu_forward(const at::Tensor& gate, const at::Tensor& up);
 
+/// What swiglu_backward returns, named after the inputs.
 struct SwigluGrad {
   at::Tensor gate;
   at::Tensor up;

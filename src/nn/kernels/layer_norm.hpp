@@ -6,6 +6,7 @@
 
 namespace colossal::kernels {
 
+/// The result and what backward needs of it, one value a row.
 struct LayerNormResult {
   at::Tensor y_mh;
   at::Tensor mean_m;
@@ -18,6 +19,7 @@ struct LayerNormResult {
                                                  const at::Tensor& bias_h,
                                                  double eps);
 
+/// What layer_norm_backward needs from the forward pass; refers to the caller's tensors.
 struct LayerNormSaved {
   const at::Tensor& x_mh;
   const at::Tensor& weight_h;
@@ -25,6 +27,7 @@ struct LayerNormSaved {
   const at::Tensor& rstd_m;
 };
 
+/// What layer_norm_backward returns, named after the inputs.
 struct LayerNormGrad {
   at::Tensor x_mh;
   at::Tensor weight_h;

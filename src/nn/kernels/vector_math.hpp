@@ -29,6 +29,7 @@ namespace colossal::kernels {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(e) + exponent);
 }
 
+/// e^x in full precision.
 [[nodiscard, gnu::always_inline]] inline double vector_exp(double x) noexcept {
   return std::exp(x);
 }
@@ -52,6 +53,7 @@ template <class T>
   return x < 0 ? -r : r;
 }
 
+/// erf(x) in full precision.
 [[nodiscard, gnu::always_inline]] inline double vector_erf(double x) noexcept {
   return std::erf(x);
 }

@@ -185,12 +185,13 @@ class Docs(LintCase):
 
     def test_accepts_documented_declarations(self):
         self.accepts("docs", self.tree("class Forward;\n\n/// A.\nclass A {\n public:\n  A();\n  /// F.\n  int f();\n  int g();\n"
-                                       "\n private:\n  void h();\n};\n\n/// K.\ntemplate <class T>\nT k();\n"))
+                                       "\n private:\n  void h();\n};\n\n/// K.\ntemplate <class T>\nT k();\n\ntemplate <>\nstruct W<A> {};\n"))
         self.accepts("docs", self.tree("int hidden();\n", "src/nn/detail/a.hpp"))
+        self.accepts("docs", self.tree("namespace colossal::detail {\nint hidden();\n}\n"))
 
     def test_rejects_undocumented_declarations(self):
         for declaration, name in (("int f(int a);", "f"), ("class A {};", "A"), ("using B = int;", "B"),
-                                  ("/// C.\nclass C {\n public:\n  int d();\n};", "d"), ("enum class E { a };", "E"),
+                                  ("/// C.\nclass C {\n public:\n  C();\n\n  int d();\n};", "d"), ("enum class E { a };", "E"),
                                   ("template <class T>\nT k(T a) {\n  return a;\n}", "k")):
             with self.subTest(name):
                 self.rejects("docs", self.tree(declaration + "\n"), f"'{name}' has no '///' comment")
