@@ -73,6 +73,7 @@ LaunchOptions detect_launch() {
     return options;
   }
   constexpr int kMostRanks = 1'000'000;
+  constexpr int kMostRestarts = 1'000'000;
   Reader reader;
   options.world_size = reader.number("WORLD_SIZE", 1, kMostRanks);
   options.rank = reader.number("RANK", 0, options.world_size - 1);
@@ -80,6 +81,9 @@ LaunchOptions detect_launch() {
   options.local_rank = reader.number("LOCAL_RANK", 0, options.local_world_size - 1);
   options.address = reader.text("MASTER_ADDR");
   options.port = reader.number("MASTER_PORT", 1, 65535);
+  if (variable("TORCHELASTIC_RESTART_COUNT")) {
+    options.attempt = reader.number("TORCHELASTIC_RESTART_COUNT", 0, kMostRestarts);
+  }
   reader.finish();
   const bool spawned = variable(detail::kLauncherVariable).has_value();
   options.mode = spawned ? "spawn" : "torchrun";

@@ -86,7 +86,8 @@ std::unique_ptr<World> World::connect(const LaunchOptions& launch,
   if (launch.world_size == 1) {
     return std::unique_ptr<World>(new World(std::move(impl)));
   }
-  const detail::Endpoint endpoint{launch.address, launch.port};
+  const detail::Endpoint endpoint{
+      launch.address, launch.port, fmt::format("colossal/{}", launch.attempt)};
   const bool hosting = launch.rank == 0 && !launch.store_is_hosted;
   auto session = std::make_shared<detail::Session>();
   session->launch = launch;

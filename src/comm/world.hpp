@@ -24,6 +24,8 @@ struct LaunchOptions {
   /// The TCPStore is hosted by the launcher (local spawn, torchrun's agent): rank 0 is a client
   /// too.
   bool store_is_hosted = false;
+  /// How often the launcher has restarted this job; attempts may share a TCPStore.
+  int attempt = 0;
   /// "single", "spawn", "torchrun", ...: printed as `launch: ...`.
   std::string mode = "single";
   /// How the world size was found, for error texts: "no launcher environment found".

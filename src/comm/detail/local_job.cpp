@@ -136,7 +136,7 @@ Environment environment_of(int rank, int port, const LocalJobOptions& options) {
 
 LocalJob::LocalJob(const LocalJobOptions& options, LineSink sink)
     : sink_(std::move(sink)),
-      store_(Store::host({"127.0.0.1", 0}, std::chrono::seconds(60))),
+      store_(Store::host({}, std::chrono::seconds(60))),
       children_(static_cast<std::size_t>(options.num_ranks)) {
   try {
     for (int rank = 0; rank < options.num_ranks; ++rank) {

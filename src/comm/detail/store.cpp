@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 
 #include <c10/util/Logging.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <cerrno>
@@ -26,6 +27,13 @@ std::string first_line(std::string_view text) {
 std::string reason(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return first_line(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+}
+
+c10::intrusive_ptr<c10d::Store> open_store(const std::string& address,
+                                           const c10d::TCPStoreOptions& options,
+                                           const std::string& prefix) {
+  auto store = c10::make_intrusive<c10d::TCPStore>(address, options);
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
 }
 
 /// c10d logs every retry and lost connection, with a C++ backtrace; our errors carry the reason
@@ -103,7 +111,7 @@ bool is_loopback(std::string_view address) {
 }
 
 struct Store::Impl {
-  c10::intrusive_ptr<c10d::TCPStore> store;
+  c10::intrusive_ptr<c10d::Store> store;
   Endpoint endpoint;
   bool hosting = false;
 
@@ -127,7 +135,8 @@ std::unique_ptr<Store> Store::host(const Endpoint& endpoint, std::chrono::millis
   silence_c10d();
   Descriptor socket = listen_on(endpoint);
   auto impl = std::make_unique<Impl>();
-  impl->endpoint = {endpoint.address, bound_port(socket)};
+  impl->endpoint = endpoint;
+  impl->endpoint.port = bound_port(socket);
   impl->hosting = true;
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(impl->endpoint.port);
@@ -137,7 +146,7 @@ std::unique_ptr<Store> Store::host(const Endpoint& endpoint, std::chrono::millis
   options.masterListenFd = socket.release();
   impl->guarded([&] {
     // The server's own connection stays on this machine, whatever name the other ranks use for it.
-    impl->store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    impl->store = open_store("127.0.0.1", options, endpoint.prefix);
     return 0;
   });
   return std::unique_ptr<Store>(new Store(std::move(impl)));
@@ -152,7 +161,7 @@ std::unique_ptr<Store> Store::join(const Endpoint& endpoint, std::chrono::millis
   options.waitWorkers = false;
   options.timeout = timeout;
   try {
-    impl->store = c10::make_intrusive<c10d::TCPStore>(endpoint.address, options);
+    impl->store = open_store(endpoint.address, options, endpoint.prefix);
   } catch (const std::exception& error) {
     fail(ErrorKind::comm,
          "rendezvous",

@@ -20,6 +20,8 @@ namespace colossal::detail {
 struct Endpoint {
   std::string address = "127.0.0.1";
   int port = 0;
+  /// All keys begin with this: keeps attempts apart that share a server (torchrun's restarts).
+  std::string prefix;
 };
 
 /// True for addresses that only processes of this machine can reach.

@@ -20,6 +20,7 @@ constexpr const char* kNames[] = {"RANK",
                                   "MASTER_ADDR",
                                   "MASTER_PORT",
                                   "TORCHELASTIC_USE_AGENT_STORE",
+                                  "TORCHELASTIC_RESTART_COUNT",
                                   "COLOSSAL_LAUNCHER_PID"};
 
 /// A launcher environment of exactly these variables while alive.
@@ -90,9 +91,11 @@ TEST_CASE("torchrun's variables are read", "[launch-env]") {
 TEST_CASE("torchrun's agent or our launcher host the store", "[launch-env]") {
   Variables agent = complete();
   agent["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  agent["TORCHELASTIC_RESTART_COUNT"] = "2";
   {
     const Environment environment(agent);
     CHECK(detect_launch().store_is_hosted);
+    CHECK(detect_launch().attempt == 2);
   }
   agent["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   {
