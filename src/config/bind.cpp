@@ -36,15 +36,22 @@ class Reader : public Visitor {
     } else if (given.empty() && required && !levels_.back().silent) {
       report_
           .error("required",
-                 levels_.back().path,
+                 path_of(keys.front()),
                  section_origin(),
                  fmt::format("{} needs one of {}", levels_.back().path, join(keys)))
           .fix = fmt::format("add `{}: ...` to `{}`", keys.front(), levels_.back().path);
     }
   }
 
-  /// Reports what is left over in the outermost mapping.
-  void finish() { report_unknown(); }
+  /// Reports what is left over in the outermost mapping. A required key that is there, misspelt, is
+  /// not missing.
+  void finish() {
+    report_unknown();
+    std::erase_if(report_.items(), [&](const Diagnostic& item) {
+      return item.id == "required" &&
+             std::find(suggested_.begin(), suggested_.end(), item.path) != suggested_.end();
+    });
+  }
 
  protected:
   void on_field(std::string_view key, const Slot& slot, const Spec& spec) override {
@@ -264,6 +271,7 @@ class Reader : public Visitor {
     if (const auto best = suggest_key(level.path, child.key, level.known, paths_)) {
       error.message += fmt::format("; did you mean `{}`?", *best);
       error.fix = fmt::format("use {}", *best);
+      suggested_.push_back(*best);
     } else {
       error.fix = fmt::format("remove it; keys here: {}", fmt::join(level.known, ", "));
     }
@@ -272,6 +280,7 @@ class Reader : public Visitor {
   Origins& origins_;
   Report& report_;
   std::vector<std::string> paths_;
+  std::vector<std::string> suggested_;
   std::vector<Level> levels_;
 };
 

@@ -30,7 +30,7 @@ bool expect_scalar(const Node& node, const Target& target, std::string_view what
   }
   target.fail(node,
               {"wrong-type",
-               fmt::format("is {}, not {}", kind_text(node), what),
+               fmt::format("{}, expected {}", kind_text(node), what),
                fmt::format("write {}", what)});
   return false;
 }
@@ -145,7 +145,7 @@ void read(const Node& node, const Target& target, std::string& value) {
   if (node.text.empty() || control) {
     target.fail(node,
                 {"bad-string",
-                 control ? "contains a control character" : "is empty",
+                 control ? "a text with a control character" : "an empty text",
                  "write a text, or null for the default"});
     return;
   }
@@ -185,7 +185,7 @@ void read(const Node& node, const Target& target, std::vector<T>& values) {
   if (node.kind != Node::Kind::list) {
     target.fail(node,
                 {"wrong-type",
-                 fmt::format("is {}, not a list", kind_text(node)),
+                 fmt::format("{}, expected a list", kind_text(node)),
                  node.kind == Node::Kind::scalar ? fmt::format("write [{}]", flow_text(node))
                                                  : "write [..., ...]"});
     return;
@@ -194,12 +194,12 @@ void read(const Node& node, const Target& target, std::vector<T>& values) {
   if (wanted != 0 && node.children.size() != wanted) {
     target.fail(node,
                 {"list-length",
-                 fmt::format("has {} items, not {}", node.children.size(), wanted),
+                 fmt::format("{} items, expected {}", node.children.size(), wanted),
                  fmt::format("give exactly {} items", wanted)});
     return;
   }
   if (target.spec.required && node.children.empty()) {
-    target.fail(node, {"list-length", "is an empty list", "give at least one item"});
+    target.fail(node, {"list-length", "an empty list", "give at least one item"});
     return;
   }
   values.clear();

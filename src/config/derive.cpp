@@ -138,26 +138,4 @@ void derive(Config& config, Origins& origins, const DeriveInput& input, Report& 
   fill_eval(config, origins);
 }
 
-Config rederive(const Config& config) {
-  Config open = config;
-  ModelConfig& model = open.model;
-  model.num_kv_heads = 0;
-  model.ffn_hidden_size = 0;
-  model.max_seq_length = 0;
-  model.vocab_size = 0;
-  open.run.output_dir.clear();
-  open.eval.at_end.reset();
-  open.eval.micro_batch_size = 0;
-  open.train.gradient_accumulation = 0;
-  Origins origins;
-  Report unused;
-  derive(open, origins, {.stem = config.run.name, .world_size = {}, .world_origin = {}}, unused);
-  // Without a file name and a world size, these two have no rule.
-  open.run.name.clear();
-  open.parallel.data = 0;
-  open.train.global_batch_size = 0;
-  open.train.micro_batch_size = 0;
-  return open;
-}
-
 }  // namespace colossal::detail

@@ -28,15 +28,19 @@ struct Range {
   bool min_open = false;
   bool max_open = false;
 };
+/// [min, infinity)
 constexpr Range at_least(double min) {
   return {.min = min};
 }
+/// (min, infinity)
 constexpr Range above(double min) {
   return {.min = min, .min_open = true};
 }
+/// [min, max]
 constexpr Range between(double min, double max) {
   return {.min = min, .max = max};
 }
+/// [min, max)
 constexpr Range below(double min, double max) {
   return {.min = min, .max = max, .max_open = true};
 }
@@ -85,8 +89,8 @@ class Visitor {
   template <class T>
   void field(std::string_view key, T& value, const Spec& spec) {
     if constexpr (std::is_enum_v<T>) {
-      static_assert(std::is_same_v<std::underlying_type_t<T>, std::uint8_t>);
-      on_field(key, EnumSlot{reinterpret_cast<std::uint8_t*>(&value), Words<T>::kAll}, spec);
+      static_assert(std::is_same_v<std::underlying_type_t<T>, std::uint8_t> && !kWords<T>.empty());
+      on_field(key, EnumSlot{reinterpret_cast<std::uint8_t*>(&value), kWords<T>}, spec);
     } else {
       on_field(key, &value, spec);
     }
@@ -135,6 +139,27 @@ class Visitor {
   virtual void leave_list() = 0;
 };
 
+/// A visitor that knows the path it is at. It walks into what exists, or into everything there
+/// could be.
+class PathVisitor : public Visitor {
+ public:
+  explicit PathVisitor(bool everything) : everything_(everything) {}
+
+ protected:
+  /// Path of a key of the current section.
+  [[nodiscard]] std::string path_of(std::string_view key) const;
+  bool enter(std::string_view key, bool present, const Spec& spec) override;
+  void leave() override;
+  std::size_t enter_list(std::string_view key, std::size_t size, const Spec& spec) override;
+  bool enter_item(std::size_t index) override;
+  void leave_list() override;
+
+ private:
+  bool everything_;
+  std::vector<std::string> paths_ = {""};
+};
+
+/// Calls `v` for every key of the section, in YAML order.
 void describe(Visitor& v, Config& c);
 void describe(Visitor& v, RunConfig& c);
 void describe(Visitor& v, ModelConfig& c);

@@ -91,6 +91,10 @@ struct Loaded {
 /// JSON Schema (draft-07) of the configuration, pretty-printed with a final newline.
 [[nodiscard]] std::string json_schema();
 
+/// One block of text per key, in registry order: path, type, range, default and meaning; for
+/// --help.
+[[nodiscard]] std::string key_help();
+
 /// Stable hash of the configuration parts that every rank must agree on (all of them).
 [[nodiscard]] std::string config_hash(const Config& config);
 

@@ -12,6 +12,7 @@ namespace colossal::detail {
 /// Origins by key path.
 class Origins {
  public:
+  /// Records who gave the value of a key (set) and where a mapping starts (set_section).
   void set(std::string path, Origin origin) { values_[std::move(path)] = std::move(origin); }
   void set_section(std::string path, Origin origin) {
     sections_[std::move(path)] = std::move(origin);
@@ -27,6 +28,7 @@ class Origins {
   /// file.
   [[nodiscard]] Origin place_for(std::string_view path) const;
 
+  /// All recorded values by path.
   [[nodiscard]] const std::map<std::string, Origin, std::less<>>& values() const { return values_; }
 
  private:

@@ -50,14 +50,19 @@ class Builder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto it = anchors_.find(anchor);
     if (it == anchors_.end()) {
-      report_.error("yaml-syntax", "", at(mark), "an alias refers to the value it is part of");
+      report_.error("yaml-syntax", "", at(mark), "an alias refers to the value it is part of").fix =
+          "copy the value";
       add(make(Node::Kind::null, mark), 0);
       return;
     }
     nodes_ += count_nodes(it->second);
     if (nodes_ > kMaxNodes) {
-      report_.error(
-          "yaml-syntax", "", at(mark), fmt::format("aliases expand to over {} values", kMaxNodes));
+      report_
+          .error("yaml-syntax",
+                 "",
+                 at(mark),
+                 fmt::format("aliases expand to over {} values", kMaxNodes))
+          .fix = "remove some aliases";
       throw YAML::ParserException(mark, "");
     }
     add(it->second, 0);
@@ -158,7 +163,8 @@ class Builder : public YAML::EventHandler {
   void add_entry(Frame& frame, Node value) {
     const Node& key = frame.key;
     if (key.kind != Node::Kind::scalar) {
-      report_.error("bad-key", "", key.origin, "a key is " + kind_text(key) + ", not a word");
+      report_.error("bad-key", "", key.origin, "a key is " + kind_text(key) + ", not a word").fix =
+          "write `key: value`";
       return;
     }
     if (key.text == "<<") {

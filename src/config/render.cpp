@@ -1,5 +1,6 @@
 // How does a diagnostic look to a human (config-and-cli section 4)?
 #include "config/load.hpp"
+#include "config/scan.hpp"
 #include "config/tree.hpp"
 
 #include <fmt/format.h>
@@ -35,13 +36,21 @@ class Sources {
       while (!text.empty() && text.back() == '\r') {
         text.pop_back();
       }
-      // Terminals must not interpret what a broken file contains; a tab would shift the caret.
-      std::replace_if(
-          text.begin(),
-          text.end(),
-          [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; },
-          ' ');
+      clean(text);
       lines.push_back(text);
+    }
+  }
+
+  /// Terminals must not interpret what a broken file contains, and a tab would shift the caret.
+  static void clean(std::string& text) {
+    for (std::size_t i = 0; i < text.size();) {
+      const std::size_t length = detail::utf8_length(text, i);
+      if (length == 0) {
+        text[i] = '?';
+      } else if (static_cast<unsigned char>(text[i]) < 0x20 || text[i] == 0x7F) {
+        text[i] = ' ';
+      }
+      i += std::max<std::size_t>(length, 1);
     }
   }
 

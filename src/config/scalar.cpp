@@ -87,17 +87,22 @@ std::optional<Decimal> parse_decimal(std::string_view text, bool suffixes) {
   return decimal;
 }
 
-/// The integer a decimal stands for; nothing if it has a fraction or does not fit.
-std::optional<std::int64_t> to_integer(Decimal decimal) {
-  constexpr std::size_t kMaxDigits = 19;
+/// Moves trailing zeros into the exponent; an exponent that stays negative is a real fraction.
+void trim(Decimal& decimal) {
   while (decimal.exponent < 0 && !decimal.digits.empty() && decimal.digits.back() == '0') {
     decimal.digits.pop_back();
     ++decimal.exponent;
   }
+  decimal.exponent = decimal.digits.empty() ? 0 : decimal.exponent;
+}
+
+/// The integer a whole decimal stands for; nothing if it does not fit.
+std::optional<std::int64_t> to_integer(const Decimal& decimal) {
+  constexpr std::size_t kMaxDigits = 19;
   if (decimal.digits.empty()) {
     return 0;
   }
-  if (decimal.exponent < 0 || decimal.digits.size() > kMaxDigits ||
+  if (decimal.digits.size() > kMaxDigits ||
       decimal.exponent > static_cast<long>(kMaxDigits - decimal.digits.size())) {
     return std::nullopt;
   }
@@ -144,13 +149,16 @@ Parsed<std::int64_t> parse_int(std::string_view text, bool suffixes) {
   }
   const char* examples = suffixes ? "write a whole number such as 1000, 1e3 or 1k"
                                   : "write a whole number such as 1000 or 1e3";
-  const auto decimal = parse_decimal(text, suffixes);
-  if (!decimal) {
+  auto decimal = parse_decimal(text, suffixes);
+  if (decimal) {
+    trim(*decimal);
+  }
+  if (!decimal || decimal->exponent < 0) {
     return Problem{"bad-int", fmt::format("'{}' is not a whole number", text), examples};
   }
   const auto value = to_integer(*decimal);
   if (!value) {
-    return Problem{"bad-int", fmt::format("'{}' is not a whole number of 64 bits", text), examples};
+    return Problem{"bad-int", fmt::format("'{}' does not fit into 64 bits", text), examples};
   }
   return *value;
 }

@@ -16,6 +16,7 @@ struct Problem {
   std::string fix;
 };
 
+/// The value, or why there is none.
 template <class T>
 using Parsed = std::variant<T, Problem>;
 

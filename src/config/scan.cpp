@@ -7,19 +7,7 @@
 #include <vector>
 
 namespace colossal::detail {
-namespace {
 
-Origin at(const Origin& base, int line, int col) {
-  Origin origin = base;
-  if (base.line == 0) {
-    origin.line = line;
-    origin.col = col;
-  }
-  return origin;
-}
-
-/// Length of the UTF-8 sequence at `text[i]`, or 0 if it is malformed (overlong, surrogate, cut, >
-/// U+10FFFF).
 std::size_t utf8_length(std::string_view text, std::size_t i) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned lead = byte(i);
@@ -39,6 +27,17 @@ std::size_t utf8_length(std::string_view text, std::size_t i) {
   const bool bad = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
                    (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F);
   return bad ? 0 : length;
+}
+
+namespace {
+
+Origin at(const Origin& base, int line, int col) {
+  Origin origin = base;
+  if (base.line == 0) {
+    origin.line = line;
+    origin.col = col;
+  }
+  return origin;
 }
 
 /// Reports the first malformed or control byte.
@@ -86,10 +85,7 @@ class Scanner {
       }
     }
     if (!brackets_.empty()) {
-      const auto& [open, origin] = brackets_.back();
-      const char close = open == '[' ? ']' : '}';
-      report_.error("unclosed-bracket", "", origin, fmt::format("'{}' is never closed", open)).fix =
-          fmt::format("add '{}'", close);
+      report_unclosed();
     }
   }
 
@@ -145,12 +141,29 @@ class Scanner {
       token_start_ = true;
       ++at_;
     } else if (!brackets_.empty() && (c == ']' || c == '}')) {
-      brackets_.pop_back();
-      token_start_ = false;
-      ++at_;
+      close_bracket(c);
     } else {
       plain(c);
     }
+  }
+
+  /// Reports the innermost open bracket and ends the scan: the rest cannot be judged.
+  void report_unclosed() {
+    const auto& [open, origin] = brackets_.back();
+    report_.error("unclosed-bracket", "", origin, fmt::format("'{}' is never closed", open)).fix =
+        fmt::format("add '{}'", open == '[' ? ']' : '}');
+    brackets_.clear();
+    at_ = text_.size();
+  }
+
+  void close_bracket(char c) {
+    if ((brackets_.back().first == '[') != (c == ']')) {
+      report_unclosed();
+      return;
+    }
+    brackets_.pop_back();
+    token_start_ = false;
+    ++at_;
   }
 
   void plain(char c) {
@@ -158,7 +171,8 @@ class Scanner {
     const bool spaced = next == ' ' || next == '\n' || next == '\t';
     const bool flow = !brackets_.empty();
     if (token_start_ && (c == '&' || c == '*' || c == '!')) {
-      while (peek() != ' ' && peek() != '\n' && !(flow && (peek() == ',' || peek() == ']'))) {
+      while (peek() != ' ' && peek() != '\n' &&
+             !(flow && (peek() == ',' || peek() == ']' || peek() == '}'))) {
         ++at_;  // an anchor, alias or tag; the value follows
       }
       return;

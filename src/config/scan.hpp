@@ -9,6 +9,10 @@
 
 namespace colossal::detail {
 
+/// Length of the UTF-8 sequence at `text[i]`; 0 if it is malformed (overlong, surrogate, cut,
+/// beyond U+10FFFF).
+[[nodiscard]] std::size_t utf8_length(std::string_view text, std::size_t i);
+
 /// Strips a byte-order mark and the CR of CR LF, then reports not-utf8, control-character,
 /// tab-indent, unclosed-quote and unclosed-bracket with their places. `base` names the source (see
 /// Origin); with base.line > 0 (an override) every report carries that origin. Tabs are legal in

@@ -59,10 +59,8 @@ Json integer_schema(const Spec& spec) {
 
 Json real_schema(const Spec& spec) {
   if (spec.form == Form::duration) {
-    return {{"type", {"string", "integer"}},
-            {"pattern", R"(^([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?[smhd]$)"},
-            {"minimum", 0},
-            {"maximum", 0}};
+    return {{"type", {"string"}},
+            {"pattern", R"(^([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?[smhd]$)"}};
   }
   Json schema = {{"type", {"number"}}};
   add_range(schema, spec.range);
@@ -244,7 +242,11 @@ class SchemaWriter : public Visitor {
   void leave_list() override {
     const Level level = std::move(levels_.back());
     levels_.pop_back();
-    Json list = {{"type", {"array", "null"}}, {"items", level.schema["properties"]["items"]}};
+    Json items = level.schema["properties"]["items"];
+    if (level.needs.contains("properties")) {
+      merge(items, level.needs["properties"]["items"]);
+    }
+    const Json list = {{"type", {"array", "null"}}, {"items", items}};
     merge(levels_.back().schema["properties"][level.key], list);
   }
 

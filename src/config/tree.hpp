@@ -60,7 +60,9 @@ class Report {
                    const Origin& origin,
                    std::string message);
 
+  /// Whether any error (not only warnings and notes) was added.
   [[nodiscard]] bool has_errors() const;
+  /// Everything added so far.
   [[nodiscard]] std::vector<Diagnostic>& items() { return items_; }
 
  private:

@@ -9,63 +9,40 @@
 
 namespace colossal::detail {
 
+/// kWords<E>[i] is the word of enumerator i of E.
 template <class E>
-struct Words;
-
+inline constexpr std::array<std::string_view, 0> kWords{};
 template <>
-struct Words<DeviceKind> {
-  static constexpr std::array<std::string_view, 2> kAll = {"auto", "cpu"};
-};
+inline constexpr std::array<std::string_view, 2> kWords<DeviceKind> = {"auto", "cpu"};
 template <>
-struct Words<ModelType> {
-  static constexpr std::array<std::string_view, 1> kAll = {"gpt"};
-};
+inline constexpr std::array<std::string_view, 1> kWords<ModelType> = {"gpt"};
 template <>
-struct Words<ActivationKind> {
-  static constexpr std::array<std::string_view, 4> kAll = {"gelu", "gelu_tanh", "relu", "swiglu"};
-};
+inline constexpr std::array<std::string_view, 4> kWords<ActivationKind> = {
+    "gelu", "gelu_tanh", "relu", "swiglu"};
 template <>
-struct Words<AttentionKind> {
-  static constexpr std::array<std::string_view, 2> kAll = {"auto", "math"};
-};
+inline constexpr std::array<std::string_view, 2> kWords<AttentionKind> = {"auto", "math"};
 template <>
-struct Words<DataType> {
-  static constexpr std::array<std::string_view, 2> kAll = {"text", "synthetic"};
-};
+inline constexpr std::array<std::string_view, 2> kWords<DataType> = {"text", "synthetic"};
 template <>
-struct Words<TokenizerType> {
-  static constexpr std::array<std::string_view, 1> kAll = {"byte"};
-};
+inline constexpr std::array<std::string_view, 1> kWords<TokenizerType> = {"byte"};
 template <>
-struct Words<Precision> {
-  static constexpr std::array<std::string_view, 2> kAll = {"fp64", "fp32"};
-};
+inline constexpr std::array<std::string_view, 2> kWords<Precision> = {"fp64", "fp32"};
 template <>
-struct Words<NonFinite> {
-  static constexpr std::array<std::string_view, 2> kAll = {"stop", "skip"};
-};
+inline constexpr std::array<std::string_view, 2> kWords<NonFinite> = {"stop", "skip"};
 template <>
-struct Words<OptimizerType> {
-  static constexpr std::array<std::string_view, 1> kAll = {"adamw"};
-};
+inline constexpr std::array<std::string_view, 1> kWords<OptimizerType> = {"adamw"};
 template <>
-struct Words<SchedulerType> {
-  static constexpr std::array<std::string_view, 2> kAll = {"constant", "cosine"};
-};
+inline constexpr std::array<std::string_view, 2> kWords<SchedulerType> = {"constant", "cosine"};
 template <>
-struct Words<CommBackend> {
-  static constexpr std::array<std::string_view, 2> kAll = {"auto", "gloo"};
-};
+inline constexpr std::array<std::string_view, 2> kWords<CommBackend> = {"auto", "gloo"};
 template <>
-struct Words<LogLevel> {
-  static constexpr std::array<std::string_view, 5> kAll = {
-      "trace", "debug", "info", "warn", "error"};
-};
+inline constexpr std::array<std::string_view, 5> kWords<LogLevel> = {
+    "trace", "debug", "info", "warn", "error"};
 
 /// Word of an enumerator.
 template <class E>
 [[nodiscard]] constexpr std::string_view word(E value) {
-  return Words<E>::kAll[static_cast<std::size_t>(value)];
+  return kWords<E>[static_cast<std::size_t>(value)];
 }
 
 }  // namespace colossal::detail

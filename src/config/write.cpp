@@ -120,30 +120,19 @@ std::string write(const Config& config, Texts omitted) {
 }
 
 /// Collects keys that must always be written.
-class RequiredKeys : public Visitor {
+class RequiredKeys : public PathVisitor {
  public:
+  RequiredKeys() : PathVisitor(true) {}
   [[nodiscard]] const std::vector<std::string>& paths() const { return paths_; }
 
  protected:
   void on_field(std::string_view key, const Slot& /*slot*/, const Spec& spec) override {
     if (spec.required && spec.unless.empty()) {
-      paths_.push_back(join_path(section_, key));
+      paths_.push_back(path_of(key));
     }
   }
-  bool enter(std::string_view key, bool /*present*/, const Spec& /*spec*/) override {
-    section_ = join_path(section_, key);
-    return true;
-  }
-  void leave() override {
-    const std::size_t dot = section_.rfind('.');
-    section_ = dot == std::string::npos ? "" : section_.substr(0, dot);
-  }
-  std::size_t enter_list(std::string_view, std::size_t, const Spec&) override { return 0; }
-  bool enter_item(std::size_t) override { return false; }
-  void leave_list() override {}
 
  private:
-  std::string section_;
   std::vector<std::string> paths_;
 };
 

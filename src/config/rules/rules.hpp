@@ -37,6 +37,7 @@ struct RuleInput {
   [[nodiscard]] std::optional<std::int64_t> steps() const;
 };
 
+/// One check.
 using Rule = void (*)(const RuleInput&);
 
 /// bad-name.

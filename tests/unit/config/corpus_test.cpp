@@ -1,0 +1,115 @@
+// Does every file of bad/ fail (or warn) with the id, line and column that its first line expects,
+// and is every id of the sources covered by the tests of this folder?
+#include "config_sandbox.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+using namespace colossal;
+using namespace colossal::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kFolder = COLOSSAL_TEST_DATA;
+
+std::string read(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+/// Rest of the line that starts with `mark`; empty if there is none.
+std::string header(const std::string& text, const std::string& mark) {
+  const std::size_t at = text.find(mark);
+  if (at == std::string::npos) {
+    return "";
+  }
+  const std::size_t begin = at + mark.size();
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+/// As the first line of a corpus file writes it: "id line col [file]; ...".
+std::string observed(const Loaded& loaded, const fs::path& path) {
+  std::string text;
+  for (const Diagnostic& item : loaded.diagnostics) {
+    text += (text.empty() ? "" : "; ") + item.id + " " + std::to_string(item.origin.line) + " " +
+            std::to_string(item.origin.col);
+    if (item.origin.file != path.string()) {
+      text += " " + fs::path(item.origin.file).lexically_relative(path.parent_path()).string();
+    }
+  }
+  return text;
+}
+
+std::vector<fs::path> corpus() {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(kFolder / "bad")) {
+    if (entry.is_regular_file()) {
+      paths.push_back(entry.path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+/// Every id that the sources of config can report.
+std::set<std::string> source_ids() {
+  const std::regex pattern(
+      R"rx((?:error|warning|note|Problem|Problem problem|bad|node|unused)\s*[({]\s*(?:node,\s*\{\s*)?"([a-z]+[a-z0-9-]*)")rx");
+  std::set<std::string> ids;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(fs::path(COLOSSAL_SOURCE_DIR) / "src" / "config")) {
+    const std::string text = read(entry.path());
+    for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+      ids.insert((*it)[1].str());
+    }
+  }
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("every bad file is reported as its first line says", "[config]") {
+  for (const fs::path& path : corpus()) {
+    const std::string text = read(path);
+    const std::string world = header(text, "# world: ");
+    const Loaded loaded = load(path, options({}, world.empty() ? 0 : std::stoll(world)));
+    INFO(path.filename().string() << "\n" << render(loaded.diagnostics));
+    CHECK(observed(loaded, path) == header(text, "# expect: "));
+  }
+}
+
+TEST_CASE("every error says what to do", "[config]") {
+  for (const fs::path& path : corpus()) {
+    const std::string world = header(read(path), "# world: ");
+    const Loaded loaded = load(path, options({}, world.empty() ? 0 : std::stoll(world)));
+    for (const Diagnostic& item : loaded.diagnostics) {
+      INFO(path.filename().string() << " " << item.id);
+      const bool acts = item.severity != Diagnostic::Severity::note;
+      CHECK((!acts || !item.fix.empty()));
+      CHECK_FALSE(item.message.empty());
+    }
+  }
+}
+
+TEST_CASE("every id of the sources is expected somewhere in these tests", "[config]") {
+  std::string tests;
+  for (const auto& entry : fs::recursive_directory_iterator(kFolder)) {
+    if (entry.is_regular_file() && entry.path().filename() != "corpus_test.cpp") {
+      tests += read(entry.path());
+    }
+  }
+  const std::set<std::string> ids = source_ids();
+  CHECK(ids.size() > 40);
+  for (const std::string& id : ids) {
+    INFO(id);
+    CHECK(tests.find(id) != std::string::npos);
+  }
+}

@@ -1,0 +1,133 @@
+// Are open values found as the key tables say?
+#include "config/presets.hpp"
+#include "config_sandbox.hpp"
+#include "core/error.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+
+using namespace colossal;
+using namespace colossal::test;
+
+TEST_CASE("sizes follow from others", "[config]") {
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(kText, options({}, 2));
+  REQUIRE(summary(loaded).empty());
+  CHECK(loaded.config.model.num_kv_heads == 4);
+  CHECK(loaded.config.model.ffn_hidden_size == 256);
+  CHECK(loaded.config.model.vocab_size == 256);
+  CHECK(loaded.config.model.max_seq_length == 64);
+  CHECK(loaded.config.parallel.data == 2);
+  CHECK(loaded.config.run.name == "run");
+  CHECK(loaded.config.run.output_dir ==
+        (std::filesystem::current_path() / "runs" / "run").string());
+  CHECK(loaded.config.eval.at_end == false);
+  CHECK(loaded.config.eval.micro_batch_size == 4);
+  CHECK(loaded.origins.at("model.ffn_hidden_size").file == "derived(4 * hidden_size)");
+  CHECK(loaded.origins.at("parallel.data").file == "derived(world size)");
+}
+
+TEST_CASE("evaluation data switch the final evaluation on", "[config]") {
+  const ConfigSandbox box;
+  CHECK(box.load(kText, options({"data.eval=[b]"})).config.eval.at_end == true);
+  CHECK(box.load(kText, options({"data.eval=[b]", "eval.at_end=false"})).config.eval.at_end ==
+        false);
+}
+
+TEST_CASE("a preset fills what is not given", "[config]") {
+  const ConfigSandbox box;
+  const std::string text =
+      "version: 1\nmodel: {type: gpt, preset: gpt2-1.5b, num_heads: 20}\n"
+      "data: {type: synthetic, seq_length: 64}\ntrain: {steps: 5, micro_batch_size: 1}\n"
+      "optimizer: {type: adamw, lr: 1e-3}\n";
+  const Loaded loaded = box.load(text);
+  REQUIRE(summary(loaded).empty());
+  CHECK(loaded.config.model.num_layers == 48);
+  CHECK(loaded.config.model.hidden_size == 1600);
+  CHECK(loaded.config.model.num_heads == 20);
+  CHECK(loaded.config.model.max_seq_length == 1024);
+  CHECK(loaded.config.model.vocab_size == 50257);
+  CHECK(padded_vocab(loaded.config.model) == 50304);
+  CHECK(loaded.origins.at("model.num_layers").via == "preset gpt2-1.5b");
+  CHECK(loaded.origins.at("model.num_layers").line == 2);
+}
+
+TEST_CASE("an explicit auto vocabulary beats the preset", "[config]") {
+  const ConfigSandbox box;
+  const auto size = [&](std::vector<std::string> sets) {
+    return box.load(kText, options(std::move(sets))).config.model.vocab_size;
+  };
+  CHECK(size({"model.preset=gpt2-124m"}) == 50257);
+  CHECK(size({"model.preset=gpt2-124m", "model.vocab_size=auto"}) == 256);
+}
+
+// V d + T d + L (12 d^2 + 13 d) + 2 d, the last column of the table.
+TEST_CASE("presets have the parameter counts of the model table", "[config]") {
+  const std::vector<std::pair<std::string, std::int64_t>> counts = {{"gpt2-124m", 124'439'808},
+                                                                    {"gpt2-355m", 354'823'168},
+                                                                    {"gpt2-774m", 774'030'080},
+                                                                    {"gpt2-1.5b", 1'557'611'200},
+                                                                    {"gpt3-125m", 125'226'240},
+                                                                    {"gpt3-350m", 355'871'744},
+                                                                    {"gpt3-760m", 760'300'032},
+                                                                    {"gpt3-1.3b", 1'315'723'264},
+                                                                    {"gpt3-2.7b", 2'651'553'280},
+                                                                    {"gpt3-6.7b", 6'658'404'352},
+                                                                    {"gpt3-13b", 12'853'386'240},
+                                                                    {"gpt3-175b", 174'604'259'328}};
+  REQUIRE(counts.size() == detail::preset_names().size());
+  for (const auto& [name, count] : counts) {
+    const detail::Preset* p = detail::find_preset(name);
+    REQUIRE(p != nullptr);
+    const std::int64_t d = p->hidden_size;
+    CHECK(p->vocab_size * d + p->max_seq_length * d + p->num_layers * (12 * d * d + 13 * d) +
+              2 * d ==
+          count);
+    CHECK(d % p->num_heads == 0);
+  }
+}
+
+TEST_CASE("no_decay counts as given only if it differs", "[config]") {
+  const ConfigSandbox box;
+  CHECK_FALSE(box.load(kSynthetic).config.optimizer.no_decay_given);
+  CHECK(box.load(kSynthetic, options({"optimizer.no_decay=[x]"})).config.optimizer.no_decay_given);
+}
+
+TEST_CASE("budgets become steps, rounded up", "[config]") {
+  Config config;
+  config.data.seq_length = 10;
+  config.train.global_batch_size = 8;
+  config.train.tokens = 800;
+  CHECK(total_steps(config, 0) == 10);
+  config.train.tokens = 801;
+  CHECK(total_steps(config, 0) == 11);
+  config.train.tokens.reset();
+  config.train.samples = 17;
+  CHECK(total_steps(config, 0) == 3);
+  config.train.samples.reset();
+  config.train.epochs = 1.5;
+  CHECK(total_steps(config, 33) == 6);
+  CHECK_THROWS_AS(total_steps(config, 0), Error);
+  config.train.steps = 7;
+  CHECK(total_steps(config, 0) == 7);
+}
+
+TEST_CASE("a budget needs a batch size", "[config]") {
+  Config config;
+  config.train.samples = 10;
+  try {
+    (void)total_steps(config, 0);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.id() == "unknown-batch");
+    CHECK(error.kind() == ErrorKind::internal);
+  }
+}
+
+TEST_CASE("one scalar means the same for every reader (determined 2688)", "[config]") {
+  const ConfigSandbox box;
+  CHECK(box.load(kSynthetic, options({"train.steps=1e3"})).config.train.steps == 1000);
+  CHECK(box.load("version: 1\nextends: b.yaml\ntrain: {steps: 1e3}\n", {}).has_errors());
+  box.write("b.yaml", kSynthetic);
+  CHECK(box.load("version: 1\nextends: b.yaml\ntrain: {steps: 1e3}\n").config.train.steps == 1000);
+}
