@@ -81,6 +81,14 @@ inline Trained train(const Config& config,
   return finish(trainer, std::move(after_step));
 }
 
+/// The state of a run after `step` updates that consumed `consumed` samples.
+inline RunState state_at(std::int64_t step, std::int64_t consumed) {
+  RunState state;
+  state.step = step;
+  state.consumed = consumed;
+  return state;
+}
+
 /// A trainer that stops after `stop` steps of `config`'s schedule: at the start, or at the position
 /// and with the tensors of the checkpoint `from` if that is given.
 inline std::unique_ptr<Trainer> make_trainer(const Config& config,

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 #include "support/tiny_models.hpp"
+#include "support/training.hpp"
 #include "train/trainer.hpp"
 
 #include <ATen/Parallel.h>
@@ -42,7 +43,7 @@ TEST_CASE("the loader starts at the state's position", "[build]") {
   const ParallelContext context(config);
   const TrainerParts whole = build(config, context, {});
   static_cast<void>(whole.loader->next());
-  const TrainerParts resumed = build(config, context, {.step = 1, .consumed = 16});
+  const TrainerParts resumed = build(config, context, state_at(1, 16));
   CHECK(resumed.loader->next().data_hash == whole.loader->next().data_hash);
 }
 

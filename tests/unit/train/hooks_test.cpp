@@ -239,7 +239,9 @@ TEST_CASE("checkpoints are saved on the cadence and at the end, old ones go", "[
 
 TEST_CASE("a resumed run says so and goes on counting", "[hooks]") {
   HookedRun run(tiny_gpt());
-  run.run({.step = 4, .consumed = 64, .attempt = 2});
+  RunState state = state_at(4, 64);
+  state.attempt = 2;
+  run.run(state);
   REQUIRE(run.metrics("resume").size() == 1);
   CHECK(run.metrics("resume")[0]["step"] == 4);
   CHECK(run.metrics("resume")[0]["attempt"] == 2);
