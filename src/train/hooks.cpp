@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -41,10 +42,11 @@ std::string host_name() {
   return name.data();
 }
 
-/// "step  120/19,074" in the width of the last step's label, so that all lines align.
+/// "step  120/19,074" or "eval  step 250", as wide as the widest of a run, so that all lines align.
 std::string label(std::string_view kind, const std::string& place, std::int64_t total) {
-  const std::size_t width = 6 + 2 * thousands(total).size() + 1;
-  return fmt::format("{:<{}}", fmt::format("{}  {}", kind, place), width);
+  const std::size_t step = std::string_view("step  /").size() + 2 * thousands(total).size();
+  const std::size_t other = std::string_view("eval  step ").size() + std::to_string(total).size();
+  return fmt::format("{:<{}}", fmt::format("{}  {}", kind, place), std::max(step, other));
 }
 
 Json event(std::string_view kind, const Trainer& trainer, std::int64_t step) {
@@ -58,7 +60,8 @@ bool LogCadence::due(std::int64_t step, std::int64_t total) {
 }
 
 double MetricsHook::Window::loss() const {
-  return loss_sum / static_cast<double>(tokens);
+  return tokens > 0 ? loss_sum / static_cast<double>(tokens)
+                    : std::numeric_limits<double>::quiet_NaN();
 }
 
 MetricsHook::MetricsHook(const Config& config, RunDir* run_dir)

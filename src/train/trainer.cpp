@@ -14,6 +14,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -46,6 +47,11 @@ std::pair<double, std::int64_t> sum_over_data(double loss, std::int64_t tokens, 
   values[1] = static_cast<double>(tokens);
   data.all_reduce(sums).wait();
   return {values[0], static_cast<std::int64_t>(values[1])};
+}
+
+/// NaNs lose their sign, which means nothing and would be printed.
+double unsigned_nan(double x) {
+  return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
 }
 
 /// The first parameter (in forward order) with a NaN or infinity in `part` of its shard; -1: none.

@@ -71,4 +71,5 @@ TEST_CASE("threads are shared fairly unless given", "[build]") {
   CHECK(at::get_num_threads() == 1);
   set_threads(run, 1);
   CHECK(at::get_num_threads() == static_cast<int>(std::thread::hardware_concurrency()));
+  at::set_num_threads(1);  // for the tests that follow
 }

@@ -101,12 +101,12 @@ TEST_CASE("the text has the lines of config-and-cli 6.1", "[plan]") {
   CHECK(contains(text, "plan      tiny  world 2 = data 2 x pipeline 1 x sequence 1 x tensor 1\n"));
   CHECK(contains(text, "batch     16 = data 2 x micro 4 x accumulation 2\n"));
   CHECK(contains(text, "steps     6  (1,152 tokens, 192 per step)\n"));
-  CHECK(contains(text, "model     7.7k parameters (vocab 61 -> 64)\n"));
+  CHECK(contains(text, "model     7.8k parameters (vocab 61 -> 64)\n"));
   CHECK(contains(text, "data      train here\n"));
   CHECK(contains(
       text, "rank          params   weights     grads     optim    activ.   buffers     total\n"));
-  CHECK(contains(text, "\n1             7.8k"));
-  CHECK(contains(text, "checkpoint  ~185.5 kB each, keep 2 -> peak ~556.4 kB"));
+  CHECK(contains(text, "\n1               7.8k"));
+  CHECK(contains(text, "checkpoint  ~186.2 kB each, keep 2 -> peak ~558.7 kB"));
   CHECK(text.back() != '\n');
 }
 
