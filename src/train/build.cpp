@@ -89,7 +89,7 @@ TrainerParts build(const Config& config, const ParallelContext& context, const R
   parts.optimizer = optimizers().make(yaml_word(config.optimizer.type), config.optimizer);
   parts.store = make_store(model.names, parts.blocks, *parts.optimizer, context);
   parts.groups = make_groups(config.optimizer, *parts.store);
-  parts.stage = std::make_unique<BlockStage>(parts.blocks, *parts.store);
+  parts.stage = std::make_unique<BlockStage>(parts.blocks, *parts.store, context.mesh());
   return parts;
 }
 

@@ -23,6 +23,13 @@ struct Tape {
   at::Tensor loss_sum;             // its value, the model of its gradient's shape and dtype
 };
 
+/// What a block must return, as this rank sees it.
+struct Boundary {
+  std::string name;
+  Shape shape;
+  at::ScalarType dtype;
+};
+
 /// Torch's failure inside a block as our error: names the block and tells memory from mistakes.
 [[noreturn]] void rethrow(const c10::Error& error,
                           std::string_view what,
@@ -72,17 +79,18 @@ std::vector<at::Tensor> take_gradients(std::vector<at::Tensor>& leaves) {
 }  // namespace
 
 struct BlockStage::Impl {
-  Impl(std::span<const std::unique_ptr<Block>> stage_blocks, ChunkStore& chunks)
-      : blocks(stage_blocks), store(chunks) {
+  Impl(std::span<const std::unique_ptr<Block>> stage_blocks, ChunkStore& chunks, const Mesh& ranks)
+      : blocks(stage_blocks), store(chunks), mesh(ranks) {
     check(!blocks.empty(), ErrorKind::internal, "empty-stage", "a stage needs at least one block");
   }
 
   std::span<const std::unique_ptr<Block>> blocks;
   ChunkStore& store;
+  const Mesh& mesh;
   double loss_factor = 1;
   std::map<int, std::vector<Tape>> kept;  // by micro-batch
   BatchShape shape;                       // the shape `expected` was computed for
-  std::vector<std::vector<BoundarySpec>> expected;
+  std::vector<std::vector<Boundary>> expected;
 
   [[nodiscard]] std::string name(std::size_t block) const {
     return fmt::format("{} of {}", block, blocks.size());
@@ -98,14 +106,17 @@ struct BlockStage::Impl {
     shape = now;
     expected.clear();
     for (const std::unique_ptr<Block>& block : blocks) {
-      expected.push_back(block->outputs(shape));
+      std::vector<Boundary>& outputs = expected.emplace_back();
+      for (BoundarySpec& spec : block->outputs(shape)) {
+        outputs.push_back({spec.name, local_shape(spec.layout, spec.global, mesh), spec.dtype});
+      }
     }
   }
 
   /// Errors: internal "boundary" if a block returned something else than it declared.
   void check_outputs(std::size_t block, const Activation& out) const {
     const std::span<const std::pair<std::string, at::Tensor>> tensors = out.tensors();
-    const std::vector<BoundarySpec>& specs = expected[block];
+    const std::vector<Boundary>& specs = expected[block];
     check(tensors.size() == specs.size(),
           ErrorKind::internal,
           "boundary",
@@ -114,7 +125,7 @@ struct BlockStage::Impl {
           tensors.size(),
           specs.size());
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      check(tensors[i].first == specs[i].name && tensors[i].second.sizes() == specs[i].global &&
+      check(tensors[i].first == specs[i].name && tensors[i].second.sizes() == specs[i].shape &&
                 tensors[i].second.scalar_type() == specs[i].dtype,
             ErrorKind::internal,
             "boundary",
@@ -123,7 +134,7 @@ struct BlockStage::Impl {
             tensors[i].first,
             tensors[i].second.numel(),
             specs[i].name,
-            numel(specs[i].global));
+            numel(specs[i].shape));
     }
   }
 
@@ -169,8 +180,10 @@ struct BlockStage::Impl {
   }
 };
 
-BlockStage::BlockStage(std::span<const std::unique_ptr<Block>> blocks, ChunkStore& store)
-    : impl_(std::make_unique<Impl>(blocks, store)) {}
+BlockStage::BlockStage(std::span<const std::unique_ptr<Block>> blocks,
+                       ChunkStore& store,
+                       const Mesh& mesh)
+    : impl_(std::make_unique<Impl>(blocks, store, mesh)) {}
 
 BlockStage::~BlockStage() = default;
 

@@ -19,8 +19,9 @@ namespace colossal {
 /// and its graph runs on its own in backward. Never re-entrant, no hooks.
 class BlockStage : public StageRunner {
  public:
-  /// Block i of `blocks` is block i of `store`. Both must outlive the stage.
-  BlockStage(std::span<const std::unique_ptr<Block>> blocks, ChunkStore& store);
+  /// Block i of `blocks` is block i of `store`; `mesh` says which part of each boundary is this
+  /// rank's. All must outlive the stage. Errors: internal "empty-stage" without blocks.
+  BlockStage(std::span<const std::unique_ptr<Block>> blocks, ChunkStore& store, const Mesh& mesh);
   ~BlockStage() override;
 
   /// Start of a step: gradients of loss_sum start as `loss_factor` (1 / global count of labelled

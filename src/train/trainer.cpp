@@ -1,6 +1,7 @@
 // What is a training run? The loop, one step of it, and evaluation.
 #include "train/trainer.hpp"
 
+#include "core/fault.hpp"
 #include "optim/norms.hpp"
 #include "parallel/pipeline/schedule.hpp"
 #include "train/records.hpp"
@@ -130,6 +131,8 @@ StepReport Trainer::step() {
   const Stopwatch watch;
   const Comm& data = parts_.context.comm(data_axes());
   StepReport report{.step = state_.step + 1, .lr = parts_.scheduler->lr(state_.step)};
+
+  const bool poisoned = fault::at_step(parts_.context.mesh().rank(), report.step);
 
   tell("data");
   StepBatch batch = parts_.loader->next();

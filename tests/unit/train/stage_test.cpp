@@ -74,7 +74,7 @@ std::string error_of(FakeBlock::Forward forward) {
   const std::vector<ChunkStore::Block> owned = {{"fake", blocks[0]->parameters()}};
   const std::unique_ptr<ChunkPlanner> planner = make_planner(blocks, at::kDouble);
   ChunkStore store(owned, *planner, {}, context);
-  BlockStage stage(blocks, store);
+  BlockStage stage(blocks, store, context.mesh());
   Batch batch;
   batch.fields["tokens"] = at::zeros({2, 3}, at::kLong);
   try {
@@ -224,7 +224,7 @@ TEST_CASE("a stage has at least one block", "[stage]") {
   const ParallelContext context(config);
   const TrainerParts parts = build(config, context, {});
   try {
-    const BlockStage empty({}, *parts.store);
+    const BlockStage empty({}, *parts.store, context.mesh());
     FAIL("accepted");
   } catch (const Error& error) {
     CHECK(error.id() == "empty-stage");
