@@ -1,5 +1,8 @@
-// What does each command of the program do? One function per command; the command line only fills the options.
+// What does each command of the program do? One function per command; the command line only fills
+// the options.
 #pragma once
+
+#include "core/log.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -21,6 +24,7 @@ struct TrainOptions {
   bool overwrite = false;
   bool dry_run = false;
   std::vector<std::string> allow;       ///< --allow: resume differences the user accepts
+  std::optional<log::Level> log_level;  ///< -q, -v: beats logging.level
   std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc
 };
 
@@ -35,6 +39,7 @@ struct EvalOptions {
   std::optional<std::string> config;
   std::vector<std::string> sets;
   std::optional<std::string> nproc;
+  std::optional<log::Level> log_level;
   std::vector<std::string> arguments;
 };
 

@@ -1,21 +1,28 @@
 // What does a run leave behind? The run directory of config-and-cli section 9.
 #pragma once
 
+#include "config/config.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 
-#include "config/config.hpp"
-
 namespace colossal {
 
-/// Owner of runs/NAME on rank 0: lock, config copies, plan.json, env.json, status.json, metrics.jsonl.
+/// Owner of runs/NAME on rank 0: lock, config copies, plan.json, env.json, status.json,
+/// metrics.jsonl.
 class RunDir {
  public:
   /// Creates the folder if needed and takes run.lock (waits up to 5 s for a dying predecessor).
-  /// Errors: config "output-in-use" (host and pid of the holder), config "output-not-writable", config "disk-low".
-  static std::unique_ptr<RunDir> open(const std::filesystem::path& folder, std::int64_t checkpoint_bytes);
+  /// Errors: config "output-in-use" (host and pid of the holder), config "output-not-writable",
+  /// config "disk-low".
+  static std::unique_ptr<RunDir> open(const std::filesystem::path& folder,
+                                      std::int64_t checkpoint_bytes);
+  /// --overwrite: renames an existing run directory to NAME.old-<k> and returns the new name; empty
+  /// if there is nothing to move. Errors: config "output-in-use", "output-not-writable",
+  /// "overwrite-not-a-run" (a folder that no run made).
+  static std::filesystem::path move_aside(const std::filesystem::path& folder);
   ~RunDir();
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
@@ -27,7 +34,11 @@ class RunDir {
 
   /// Atomically replaces a small file of the run directory.
   void write(const std::string& name, const std::string& text) const;
-  /// Appends one JSON object as a line to metrics.jsonl and flushes.
+  /// As write(), but a failure is only logged: a full disk must not end a run that can go on.
+  void update(const std::string& name, const std::string& text) const;
+  /// Appends one JSON object as a line to metrics.jsonl in one write call. A partial last line of a
+  /// killed run is dropped before the first one. A failure is only logged, and leaves no partial
+  /// line.
   void append_metrics(const std::string& json_line);
 
  private:
@@ -38,7 +49,8 @@ class RunDir {
   int metrics_ = -1;
 };
 
-/// Probes that `folder` can be written without leaving anything but the folder. Errors as RunDir::open.
-void check_writable(const std::filesystem::path& folder, std::int64_t needed_bytes);
+/// Probes that `folder` can be written and has room for two checkpoints and 1 GiB, without leaving
+/// anything but the folder. Errors: config "output-not-writable", "disk-low".
+void check_writable(const std::filesystem::path& folder, std::int64_t checkpoint_bytes);
 
 }  // namespace colossal

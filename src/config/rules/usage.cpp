@@ -11,7 +11,9 @@ namespace {
 void evaluation_has_data(const RuleInput& in) {
   const EvalConfig& eval = in.config.eval;
   const bool at_end = eval.at_end.value_or(false);
-  if (!in.config.data.eval.empty() || (!eval.every_steps && !at_end && !eval.at_start)) {
+  const bool has_data =  // synthetic data come with an evaluation split
+      !in.config.data.eval.empty() || in.config.data.type == DataType::synthetic;
+  if (has_data || (!eval.every_steps && !at_end && !eval.at_start)) {
     return;
   }
   const char* key = eval.every_steps ? "eval.every_steps"
@@ -20,10 +22,7 @@ void evaluation_has_data(const RuleInput& in) {
   Diagnostic& error =
       in.error("eval-needs-data", key, fmt::format("{} is set, but data.eval is not", key));
   error.related.push_back(in.with("data.type"));
-  error.fix =
-      in.config.data.type == DataType::text
-          ? fmt::format("add `eval: [FILE]` to `data`, or remove {}", key)
-          : fmt::format("remove {}; {} data has no evaluation set", key, in.value("data.type"));
+  error.fix = fmt::format("add `eval: [FILE]` to `data`, or remove {}", key);
 }
 
 /// Reports a key that was written with a value other than its default although nothing reads it.

@@ -1,0 +1,131 @@
+// What does `eval` do? Loads a checkpoint on any number of processes and visits the evaluation data
+// once.
+#include "comm/launch.hpp"
+#include "config/load.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "data/dataset.hpp"
+#include "mesh/context.hpp"
+#include "train/commands.hpp"
+#include "train/resume.hpp"
+#include "train/signals.hpp"
+#include "train/startup.hpp"
+#include "train/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace colossal {
+namespace {
+
+constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
+
+/// The stored configuration is resolved for the number of processes that trained; these keys follow
+/// from the number that evaluates.
+const std::vector<std::string> kFollowsWorld = {
+    "parallel.data=auto", "train.global_batch_size=null", "train.gradient_accumulation=null"};
+/// Makes the configuration's own rules demand evaluation data.
+const std::string kEvaluates = "eval.at_end=true";
+
+struct EvalInput {
+  std::filesystem::path checkpoint;
+  RunState state;
+};
+
+EvalInput read_input(const EvalOptions& options) {
+  EvalInput input;
+  input.checkpoint = find_checkpoint(options.checkpoint);
+  input.state = read_state(input.checkpoint);
+  return input;
+}
+
+/// The configuration to evaluate with; empty if it has errors, which are printed if asked.
+std::optional<Config> eval_config(const EvalOptions& options,
+                                  const EvalInput& input,
+                                  LoadOptions load,
+                                  bool print) {
+  std::vector<std::string> sets = {kEvaluates};
+  if (!options.config) {
+    sets.insert(sets.end(), kFollowsWorld.begin(), kFollowsWorld.end());
+  }
+  sets.insert(sets.end(), options.sets.begin(), options.sets.end());
+  load.overrides = to_overrides(sets);
+  return config_or_report(
+      options.config ? colossal::load(*options.config, load) : load_stored(input.state, load),
+      print);
+}
+
+std::string to_json_line(const EvalReport& report, const EvalInput& input) {
+  nlohmann::ordered_json json;
+  json["checkpoint"] = input.checkpoint.string();
+  json["step"] = input.state.step;
+  json["loss"] = report.loss;
+  json["perplexity"] = std::exp(report.loss);
+  json["tokens"] = report.tokens;
+  json["samples"] = report.samples;
+  json["batches"] = report.num_batches;
+  json["seconds"] = report.seconds;
+  return json.dump();
+}
+
+int evaluate(const Config& config, const EvalInput& input, World& world) {
+  const ParallelContext context(config, world);
+  TrainerParts parts = build(config, context, input.state);
+  Trainer trainer(std::move(parts), input.state);
+  std::vector<TensorRecord> records = trainer.records();
+  load_tensors(input.checkpoint, records, world.comm());
+  trainer.parts().store->publish();
+  const EvalReport report = trainer.evaluate();
+  if (world.rank() == 0) {
+    fmt::print("{}\n", to_json_line(report, input));
+  }
+  return 0;
+}
+
+int run_rank(const EvalOptions& options, const EvalInput& input, const LaunchOptions& launch) {
+  LoadOptions load;
+  load.world_size = launch.world_size;
+  load.world_origin = launch.origin;
+  const std::optional<Config> config = eval_config(options, input, load, speaks(launch));
+  if (!config) {
+    return kConfigExit;
+  }
+  log::configure({.level = options.log_level.value_or(log_level(config->logging.level)),
+                  .rank = launch.rank,
+                  .folder = {}});
+  return run_connected(
+      *config, launch, [&](World& world) { return evaluate(*config, input, world); });
+}
+
+}  // namespace
+
+int run_eval(const EvalOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);
+  const LaunchOptions launch = detect_launch();
+  const EvalInput input = read_input(options);
+  if (options.nproc) {
+    refuse_nested_launch(launch);
+    const int processes = num_processes(*options.nproc, 0);
+    LoadOptions load;
+    load.world_size = processes;
+    load.world_origin = fmt::format("--nproc {}", *options.nproc);
+    const std::optional<Config> config = eval_config(options, input, load, processes > 1);
+    if (processes > 1) {
+      if (!config) {
+        return kConfigExit;
+      }
+      static_cast<void>(open_data(*config));
+      return launch_local(processes, without_nproc(options.arguments));
+    }
+  }
+  const SignalWatch signals;
+  return run_rank(options, input, launch);
+}
+
+}  // namespace colossal

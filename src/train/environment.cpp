@@ -1,0 +1,104 @@
+// Where do the facts of env.json come from? The build, /proc and the environment.
+#include "train/environment.hpp"
+
+#include "build_info.hpp"
+#include "train/commands.hpp"
+
+#include <fmt/chrono.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+namespace colossal {
+namespace {
+
+/// Variables that change what a run does or where; never the whole environment, which may hold
+/// secrets.
+constexpr std::array kVariables = {"RANK",
+                                   "WORLD_SIZE",
+                                   "LOCAL_RANK",
+                                   "LOCAL_WORLD_SIZE",
+                                   "MASTER_ADDR",
+                                   "MASTER_PORT",
+                                   "OMP_NUM_THREADS",
+                                   "MKL_NUM_THREADS",
+                                   "GLOO_SOCKET_IFNAME",
+                                   "CUDA_VISIBLE_DEVICES",
+                                   "SLURM_JOB_ID",
+                                   "COLOSSAL_FAULT"};
+
+/// Field 22 of /proc/PID/stat: start time in clock ticks after boot; -1 if unreadable.
+double start_after_boot(pid_t process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  if (!std::getline(in, line)) {
+    return -1;
+  }
+  const std::size_t end = line.rfind(')');  // the name before it may hold spaces
+  if (end == std::string::npos) {
+    return -1;
+  }
+  std::istringstream fields(line.substr(end + 1));
+  std::string field;
+  constexpr int kStartTime = 22;
+  constexpr int kFirstAfterName = 3;
+  for (int i = kFirstAfterName; i <= kStartTime; ++i) {
+    fields >> field;
+  }
+  return std::strtod(field.c_str(), nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+double seconds_since_process_start(const LaunchOptions& launch) {
+  const double start = start_after_boot(launch.mode == "spawn" ? ::getppid() : ::getpid());
+  timespec now{};
+  if (start < 0 || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) {
+    return -1;
+  }
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 - start;
+}
+
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+std::string environment_json(const LaunchOptions& launch,
+                             const std::vector<std::string>& arguments) {
+  nlohmann::ordered_json json;
+  json["build_id"] = build_id();
+  json["versions"] = {{"colossal-train", kVersion},
+                      {"torch", kTorchVersion},
+                      {"hdf5", kHdf5Version},
+                      {"compiler", kCompiler}};
+  json["command"] = arguments;
+  json["working_directory"] = std::filesystem::current_path().string();
+  json["host"] = host_name();
+  json["processors"] = std::thread::hardware_concurrency();
+  json["launch"] = launch.mode;
+  json["world_size"] = launch.world_size;
+  json["started"] = utc_now();
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  for (const char* name : kVariables) {
+    if (const char* value = std::getenv(name)) {  // NOLINT(concurrency-mt-unsafe): never set here
+      variables[name] = value;
+    }
+  }
+  json["environment"] = variables;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace colossal

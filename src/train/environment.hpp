@@ -1,0 +1,25 @@
+// Where does a run take place? Host, process times, versions: the facts of env.json.
+#pragma once
+
+#include "comm/world.hpp"
+
+#include <string>
+#include <vector>
+
+namespace colossal {
+
+/// Name of this host; "unknown" if the system does not tell.
+[[nodiscard]] std::string host_name();
+
+/// Seconds since this process was started by the system (resolution 10 ms); for a rank that
+/// `--nproc` spawned, since its launcher was. Negative if the system does not tell.
+[[nodiscard]] double seconds_since_process_start(const LaunchOptions& launch);
+
+/// UTC time now, "2026-11-28T12:00:00Z".
+[[nodiscard]] std::string utc_now();
+
+/// env.json: versions, build id, command line, host, processors, selected environment variables.
+[[nodiscard]] std::string environment_json(const LaunchOptions& launch,
+                                           const std::vector<std::string>& arguments);
+
+}  // namespace colossal

@@ -1,0 +1,60 @@
+// Where does a run continue, and may it? The tables of config-and-cli 6.4.
+#pragma once
+
+#include "checkpoint/checkpoint.hpp"
+#include "config/config.hpp"
+#include "config/load.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace colossal {
+
+/// What checkpoint.resume asks of an output folder.
+struct ResumeRequest {
+  std::string mode;                   ///< auto, never, require, or a checkpoint or run folder
+  std::filesystem::path checkpoints;  ///< <output_dir>/checkpoints
+};
+
+/// Complete checkpoints to try, best first; a later one is used only if a damage of the earlier
+/// ones shows while reading. Empty: start at step 0.
+struct ResumeChoice {
+  std::vector<CheckpointInfo> candidates;
+  std::vector<CheckpointInfo> damaged;  ///< newer than the first candidate and passed over
+};
+
+/// Reads the folders, changes nothing. Errors: checkpoint "checkpoint-required" (require without
+/// one), "checkpoint-damaged" (only damaged ones, each listed with its reason),
+/// "checkpoint-missing" (the given path holds none); config "output-exists" (never, or a path that
+/// is not the newest of the output folder, while complete ones exist).
+[[nodiscard]] ResumeChoice choose_resume(const ResumeRequest& request);
+
+/// The checkpoint folder meant by `path`: itself, or the newest complete one of a run directory.
+/// Errors: checkpoint "checkpoint-missing", "checkpoint-damaged".
+[[nodiscard]] std::filesystem::path find_checkpoint(const std::filesystem::path& path);
+
+/// Loads the configuration stored in a checkpoint, with further overrides.
+[[nodiscard]] Loaded load_stored(const RunState& state, const LoadOptions& options);
+
+/// The configuration stored in a checkpoint. Errors: checkpoint "checkpoint-config" if this program
+/// cannot read it any more.
+[[nodiscard]] Config stored_config(const RunState& state);
+
+/// Facts of a checkpoint and of this start that must agree.
+struct ResumeFacts {
+  const Config& saved;
+  const Config& now;
+  std::string saved_fingerprint;
+  std::string now_fingerprint;
+};
+
+/// Compares them and returns the table `key | checkpoint | now | effect`, empty without
+/// differences. `allow`: key paths the user accepts (--allow). Errors, each with the table:
+/// checkpoint "resume-mismatch" for keys that must match, config "resume-needs-allow" for keys that
+/// --allow would accept.
+[[nodiscard]] std::string compare_for_resume(const ResumeFacts& facts,
+                                             const std::vector<std::string>& allow);
+
+}  // namespace colossal

@@ -1,0 +1,260 @@
+// How is a run directory owned? One lock, atomic replacement of small files, whole lines of
+// metrics.
+#include "train/run_dir.hpp"
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "train/environment.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+namespace colossal {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A dying predecessor (killed by its launcher a moment ago) gets this long to drop the lock.
+constexpr std::chrono::seconds kLockPatience{5};
+constexpr std::chrono::milliseconds kLockPoll{50};
+/// Free space that must remain beside two checkpoints: logs, metrics and other users of the volume.
+constexpr std::int64_t kSpareBytes = std::int64_t{1} << 30;
+
+[[noreturn]] void not_writable(const fs::path& path, const std::string& cause) {
+  fail(ErrorKind::config,
+       "output-not-writable",
+       "run.output_dir: cannot write {}: {}\n  fix   choose another folder with --output-dir, or "
+       "repair its permissions",
+       path.string(),
+       cause);
+}
+
+std::string cause_of(int error) {
+  if (error == EDQUOT) {
+    return "your disk quota is used up (EDQUOT)";
+  }
+  return std::strerror(error);  // NOLINT(concurrency-mt-unsafe): before any thread exists
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    not_writable(folder, error.message());
+  }
+  if (!fs::is_directory(folder)) {
+    not_writable(folder, "it exists and is not a folder");
+  }
+}
+
+void check_space(const fs::path& folder, std::int64_t checkpoint_bytes) {
+  struct statvfs volume{};
+  if (::statvfs(folder.c_str(), &volume) != 0) {
+    return;  // a file system without this call cannot be judged; the probe file decides
+  }
+  const auto free =
+      static_cast<std::int64_t>(volume.f_bavail) * static_cast<std::int64_t>(volume.f_frsize);
+  const std::int64_t needed = 2 * checkpoint_bytes + kSpareBytes;
+  check(free >= needed,
+        ErrorKind::config,
+        "disk-low",
+        "the volume of {} has {} MiB free; two checkpoints of {} MiB and 1 GiB to spare need {} "
+        "MiB\n  fix   free some space, or choose another volume with --output-dir",
+        folder.string(),
+        free >> 20,
+        checkpoint_bytes >> 20,
+        needed >> 20);
+}
+
+void probe(const fs::path& folder) {
+  const fs::path file = folder / (".probe-" + std::to_string(::getpid()));
+  const int handle = ::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  if (handle < 0) {
+    not_writable(folder, cause_of(errno));
+  }
+  const bool written = ::write(handle, "probe", 5) == 5 && ::fsync(handle) == 0;
+  const int error = errno;
+  ::close(handle);
+  ::unlink(file.c_str());
+  if (!written) {
+    not_writable(folder, cause_of(error));
+  }
+}
+
+std::string read_text(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// Opens run.lock and holds it; waits for a dying predecessor.
+int take_lock(const fs::path& folder) {
+  const fs::path file = folder / "run.lock";
+  const int handle = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (handle < 0) {
+    not_writable(file, cause_of(errno));
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
+  while (::flock(handle, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    if (error != EWOULDBLOCK && error != EINTR) {
+      ::close(handle);
+      not_writable(file, "cannot lock it: " + cause_of(error));
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      ::close(handle);
+      std::string holder = read_text(file);
+      holder.erase(holder.find_last_not_of('\n') + 1);
+      fail(ErrorKind::config,
+           "output-in-use",
+           "run.output_dir {} is in use by {}\n  fix   wait for that run, stop it, or choose "
+           "another folder with --output-dir",
+           folder.string(),
+           holder.empty() ? "another run" : holder);
+    }
+    std::this_thread::sleep_for(kLockPoll);
+  }
+  const std::string owner =
+      "host " + host_name() + ", process " + std::to_string(::getpid()) + "\n";
+  if (::ftruncate(handle, 0) != 0 ||
+      ::pwrite(handle, owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size())) {
+    const int error = errno;
+    ::close(handle);
+    not_writable(file, cause_of(error));
+  }
+  return handle;
+}
+
+/// Attempt number written by the last start, 0 if there was none or its file is unreadable.
+std::int64_t last_attempt(const fs::path& folder) {
+  const auto status =
+      nlohmann::json::parse(read_text(folder / "status.json"), nullptr, /*allow_exceptions=*/false);
+  return status.is_object() ? status.value("attempt", std::int64_t{0}) : 0;
+}
+
+/// Cuts a partial last line that a killed run left: it never was a record.
+void drop_partial_line(const fs::path& file) {
+  std::error_code ignored;
+  const auto size = fs::file_size(file, ignored);
+  if (ignored || size == 0) {
+    return;
+  }
+  const std::string text = read_text(file);
+  const std::size_t end = text.rfind('\n');
+  const std::size_t whole = end == std::string::npos ? 0 : end + 1;
+  if (whole == text.size()) {
+    return;
+  }
+  fs::resize_file(file, whole, ignored);
+  log::info("[run] {}: dropped a partial last line of {} bytes", file.string(), size - whole);
+}
+
+bool looks_like_a_run(const fs::path& folder) {
+  return fs::exists(folder / "config.resolved.yaml") || fs::exists(folder / "checkpoints") ||
+         fs::exists(folder / "run.lock");
+}
+
+}  // namespace
+
+void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes) {
+  make_folder(folder);
+  check_space(folder, checkpoint_bytes);
+  probe(folder);
+}
+
+std::unique_ptr<RunDir> RunDir::open(const fs::path& folder, std::int64_t checkpoint_bytes) {
+  check_writable(folder, checkpoint_bytes);
+  return std::unique_ptr<RunDir>(new RunDir(folder, take_lock(folder)));
+}
+
+fs::path RunDir::move_aside(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder) || fs::is_empty(folder, ignored)) {
+    return {};
+  }
+  check(looks_like_a_run(folder),
+        ErrorKind::config,
+        "overwrite-not-a-run",
+        "--overwrite: {} is not empty and holds no run; it is left alone\n  fix   choose another "
+        "folder with --output-dir",
+        folder.string());
+  const RunDir old(folder, take_lock(folder));
+  int k = 1;
+  fs::path target;
+  do {
+    target = folder.string() + ".old-" + std::to_string(k++);
+  } while (fs::exists(target));
+  std::error_code error;
+  fs::rename(folder, target, error);
+  if (error) {
+    not_writable(target, error.message());
+  }
+  return target;
+}
+
+RunDir::RunDir(fs::path path, int lock)
+    : path_(std::move(path)), lock_(lock), attempt_(last_attempt(path_) + 1) {}
+
+RunDir::~RunDir() {
+  if (metrics_ >= 0) {
+    ::close(metrics_);
+  }
+  ::close(lock_);  // drops the lock
+}
+
+void RunDir::write(const std::string& name, const std::string& text) const {
+  const fs::path temporary = path_ / ("." + name + ".tmp");
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    out << text << std::flush;
+    if (!out) {
+      not_writable(temporary, cause_of(errno));
+    }
+  }
+  std::error_code error;
+  fs::rename(temporary, path_ / name, error);
+  if (error) {
+    not_writable(path_ / name, error.message());
+  }
+}
+
+void RunDir::update(const std::string& name, const std::string& text) const {
+  try {
+    write(name, text);
+  } catch (const Error& error) {
+    log::warn("[run] {} keeps its old content: {}", name, error.what());
+  }
+}
+
+void RunDir::append_metrics(const std::string& json_line) {
+  const fs::path file = path_ / "metrics.jsonl";
+  if (metrics_ < 0) {
+    drop_partial_line(file);
+    metrics_ = ::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
+    if (metrics_ < 0) {
+      log::warn("[run] {}: a record is lost: {}", file.string(), cause_of(errno));
+      return;
+    }
+  }
+  const std::string line = json_line + "\n";  // one write call: a reader never sees half a record
+  const off_t before = ::lseek(metrics_, 0, SEEK_END);
+  if (::write(metrics_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    log::warn("[run] {}: a record is lost: {}", file.string(), cause_of(errno));
+    static_cast<void>(::ftruncate(metrics_, before));
+  }
+}
+
+}  // namespace colossal

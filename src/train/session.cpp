@@ -1,0 +1,305 @@
+// How does one start of a run proceed? In the order of TrainSession::run.
+#include "train/session.hpp"
+
+#include "config/load.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "data/dataset.hpp"
+#include "train/environment.hpp"
+#include "train/hooks.hpp"
+#include "train/startup.hpp"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <unistd.h>
+#include <utility>
+
+namespace colossal {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_text(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string to_text(const ResumeChoice& choice) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const CheckpointInfo& info : choice.candidates) {
+    list.push_back({{"path", info.path.string()}, {"step", info.step}});
+  }
+  return list.dump();
+}
+
+ResumeChoice from_text(const std::string& text) {
+  ResumeChoice choice;
+  for (const auto& item : nlohmann::json::parse(text)) {
+    choice.candidates.push_back(CheckpointInfo{
+        item["path"].get<std::string>(), item["step"].get<std::int64_t>(), true, ""});
+  }
+  return choice;
+}
+
+/// A damage that an older checkpoint can replace; everything else is a misfit that it would share.
+bool is_damage(const Error& error) {
+  return error.id() == "checkpoint-checksum" || error.id() == "checkpoint-incomplete";
+}
+
+/// Keeps what the summary and the farewell tell: start of the first step, last step, last losses.
+class ProgressHook : public Hook {
+ public:
+  ProgressHook(const LaunchOptions& launch, RunSummary& summary, std::atomic<std::int64_t>& step)
+      : launch_(launch), summary_(summary), step_(step) {}
+  void on_start(Trainer&) override {
+    summary_.startup_seconds = seconds_since_process_start(launch_);
+  }
+  void on_step(Trainer& trainer, const StepReport& report) override {
+    step_ = trainer.state().step;
+    summary_.loss = report.loss;
+  }
+  void on_eval(Trainer&, const EvalReport& report) override { summary_.eval_loss = report.loss; }
+
+ private:
+  const LaunchOptions& launch_;
+  RunSummary& summary_;
+  std::atomic<std::int64_t>& step_;
+};
+
+void warn_of_loss(const CheckpointInfo& damaged, std::int64_t resumed_step) {
+  log::warn("[checkpoint] {} is damaged ({}): steps {} to {} are lost and will be trained again",
+            damaged.path.string(),
+            damaged.problem,
+            resumed_step + 1,
+            damaged.step);
+}
+
+}  // namespace
+
+TrainSession::TrainSession(const TrainOptions& options,
+                           const Config& config,
+                           World& world,
+                           SignalWatch& signals)
+    : options_(options),
+      config_(config),
+      world_(world),
+      signals_(signals),
+      context_(config, world) {
+  summary_.output_dir = config.run.output_dir;
+}
+
+TrainSession::~TrainSession() {
+  signals_.set_farewell({});
+}
+
+int TrainSession::run() {
+  const LaunchOptions& launch = world_.launch();
+  log::configure({.level = options_.log_level.value_or(log_level(config_.logging.level)),
+                  .rank = launch.rank,
+                  .folder = {}});
+  const ResumeChoice choice = prepare();
+  if (!options_.dry_run) {
+    log::configure({.level = options_.log_level.value_or(log_level(config_.logging.level)),
+                    .rank = launch.rank,
+                    .folder = fs::path(config_.run.output_dir) / "logs"});
+  }
+  log::console(fmt::format("{} on {}\nlaunch:   {}, {} of {} ranks on this host",
+                           "colossal-train " + build_id(),
+                           host_name(),
+                           launch.mode,
+                           launch.local_world_size,
+                           launch.world_size));
+  restore(choice);
+  if (trainer_->state().step >= trainer_->parts().total_steps) {
+    log::console(fmt::format("nothing to do: {} already holds step {} of {} [output-finished]",
+                             config_.run.output_dir,
+                             trainer_->state().step,
+                             trainer_->parts().total_steps));
+    return 0;
+  }
+  announce();
+  if (options_.dry_run) {
+    if (is_main()) {
+      fmt::print("dry run ok\n");
+    }
+    return 0;
+  }
+  train();
+  finish();
+  return 0;
+}
+
+ResumeChoice TrainSession::prepare() {
+  return from_text(
+      decide_on_rank_0(world_.comm(), [this] { return to_text(prepare_on_rank_0()); }));
+}
+
+ResumeChoice TrainSession::prepare_on_rank_0() {
+  const fs::path folder = config_.run.output_dir;
+  const std::int64_t checkpoint_bytes = make_plan(config_, 0).checkpoint_bytes;
+  if (options_.dry_run) {
+    check_writable(folder, checkpoint_bytes);
+  } else {
+    if (options_.overwrite) {
+      const fs::path moved = RunDir::move_aside(folder);
+      if (!moved.empty()) {
+        log::console(fmt::format("moved     {} to {}", folder.string(), moved.string()));
+      }
+    }
+    run_dir_ = RunDir::open(folder, checkpoint_bytes);
+  }
+  if (options_.dry_run && options_.overwrite) {
+    return {};
+  }
+  const ResumeChoice choice =
+      choose_resume({.mode = config_.checkpoint.resume, .checkpoints = folder / "checkpoints"});
+  for (const CheckpointInfo& damaged : choice.damaged) {
+    warn_of_loss(damaged, choice.candidates.front().step);
+  }
+  return choice;
+}
+
+void TrainSession::restore(const ResumeChoice& choice) {
+  if (choice.candidates.empty()) {
+    make_trainer(RunState{});
+    return;
+  }
+  for (const CheckpointInfo& candidate : choice.candidates) {
+    if (restore_from(candidate)) {
+      resumed_from_ = candidate.path;
+      return;
+    }
+  }
+  fail(
+      ErrorKind::checkpoint,
+      "checkpoint-damaged",
+      "no checkpoint of {} can be read; a run never restarts silently from step 0\n  fix   restore "
+      "one of them, or start anew with --overwrite (the old folder is kept aside)",
+      config_.run.output_dir);
+}
+
+bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
+  std::string damage;
+  try {
+    const RunState state = read_state(checkpoint.path);
+    const Config saved = stored_config(state);
+    make_trainer(state);
+    const std::string table =
+        compare_for_resume({.saved = saved,
+                            .now = config_,
+                            .saved_fingerprint = state.data_fingerprint,
+                            .now_fingerprint = trainer_->parts().train_data->fingerprint()},
+                           options_.allow);
+    if (!table.empty()) {
+      log::console("changed   since the checkpoint was written:\n" + table);
+    }
+    std::vector<TensorRecord> records = trainer_->records();
+    load_tensors(checkpoint.path, records, world_.comm());
+    trainer_->parts().store->publish();
+  } catch (const Error& error) {
+    if (!is_damage(error)) {
+      throw;
+    }
+    damage = error.what();
+  }
+  for (const std::string& of_rank : world_.comm().gather_text(damage)) {
+    if (!of_rank.empty()) {
+      log::console(fmt::format(
+          "warning: {} is damaged and passed over: {}", checkpoint.path.string(), of_rank));
+      return false;
+    }
+  }
+  return true;
+}
+
+void TrainSession::make_trainer(const RunState& state) {
+  trainer_.reset();  // frees the memory of a damaged attempt before the next one takes its own
+  TrainerParts parts = build(config_, context_, state);
+  parts.phase = [this](std::string_view phase) { world_.set_phase(phase); };
+  RunState start = state;
+  start.attempt = run_dir_ != nullptr ? run_dir_->attempt() : state.attempt + 1;
+  start.config_yaml = to_yaml(config_);
+  start.data_fingerprint = parts.train_data->fingerprint();
+  start.build_id = build_id();
+  trainer_ = std::make_unique<Trainer>(std::move(parts), std::move(start));
+}
+
+void TrainSession::announce() {
+  if (!is_main()) {
+    return;
+  }
+  const TrainerParts& parts = trainer_->parts();
+  const PlanReport plan = plan_with_data(config_, *parts.train_data, parts.eval_data.get());
+  log::console(to_text(plan));
+  if (!resumed_from_.empty()) {
+    log::console(fmt::format("from      {}", resumed_from_.string()));
+  }
+  if (run_dir_ != nullptr) {
+    run_dir_->write("config.yaml", read_text(options_.config.config));
+    run_dir_->write("config.resolved.yaml", to_yaml(config_));
+    run_dir_->write("plan.json", to_json(plan) + "\n");
+    run_dir_->write("env.json", environment_json(world_.launch(), options_.arguments));
+  }
+}
+
+void TrainSession::train() {
+  trainer_->add_hook(std::make_unique<ProgressHook>(world_.launch(), summary_, step_));
+  add_standard_hooks(*trainer_, run_dir_.get(), world_);
+  step_ = trainer_->state().step;
+  signals_.set_farewell([this](int signal) { farewell(signal); });
+  try {
+    trainer_->run();
+  } catch (const std::exception& error) {
+    write_status("failed", to_error(error).exit_code());
+    throw;
+  }
+  signals_.set_farewell({});
+}
+
+void TrainSession::finish() {
+  if (!is_main()) {
+    return;
+  }
+  summary_.reason = "finished";
+  summary_.step = trainer_->state().step;
+  summary_.total_steps = trainer_->parts().total_steps;
+  summary_.seconds = seconds_since_process_start(world_.launch());
+  if (trainer_->loop_seconds() > 0) {
+    summary_.hook_share = trainer_->hook_seconds() / trainer_->loop_seconds();
+  }
+  for (const CheckpointInfo& info : list_checkpoints(run_dir_->checkpoints())) {
+    summary_.checkpoint = info.complete ? info.path : summary_.checkpoint;
+  }
+  log::console(to_text(summary_));
+  fmt::print("{}\n", to_json_line(summary_));
+}
+
+void TrainSession::write_status(std::string_view state, int exit_code) {
+  if (run_dir_ != nullptr) {
+    run_dir_->update("status.json",
+                     to_json(RunStatus{.state = state,
+                                       .step = step_,
+                                       .total = trainer_->parts().total_steps,
+                                       .attempt = run_dir_->attempt(),
+                                       .exit_code = exit_code}));
+  }
+}
+
+void TrainSession::farewell(int signal) {
+  constexpr int kSignalBase = 128;
+  write_status("interrupted", kSignalBase + signal);
+  log::console(
+      fmt::format("stopped   by {} after step {}: steps since the last checkpoint are lost, "
+                  "the same command continues from it",
+                  signal == SIGINT ? "SIGINT" : "SIGTERM",
+                  step_.load()));
+}
+
+}  // namespace colossal

@@ -1,0 +1,69 @@
+// What does one rank do between connecting and leaving? Output folder, resume, parts, loop,
+// summary.
+#pragma once
+
+#include "comm/world.hpp"
+#include "config/config.hpp"
+#include "mesh/context.hpp"
+#include "train/commands.hpp"
+#include "train/plan_report.hpp"
+#include "train/resume.hpp"
+#include "train/run_dir.hpp"
+#include "train/signals.hpp"
+#include "train/summary.hpp"
+#include "train/trainer.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+namespace colossal {
+
+/// One start of `train` on one rank. All ranks run the same calls in the same order.
+class TrainSession {
+ public:
+  /// All references must outlive the session.
+  TrainSession(const TrainOptions& options,
+               const Config& config,
+               World& world,
+               SignalWatch& signals);
+  ~TrainSession();
+  TrainSession(const TrainSession&) = delete;
+  TrainSession& operator=(const TrainSession&) = delete;
+
+  /// Trains to the end (or stops before the first step with --dry-run). Returns the exit code.
+  /// Errors: all of train.
+  int run();
+
+ private:
+  /// Rank 0 takes the output folder and chooses; every rank gets the choice.
+  ResumeChoice prepare();
+  ResumeChoice prepare_on_rank_0();
+  /// Builds the trainer at step 0 or from the best readable checkpoint.
+  void restore(const ResumeChoice& choice);
+  /// Whether this checkpoint could be read on every rank; a damage is logged.
+  bool restore_from(const CheckpointInfo& checkpoint);
+  void make_trainer(const RunState& state);
+  void announce();
+  void write_run_files(const PlanReport& plan);
+  void train();
+  void finish();
+  void write_status(std::string_view state, int exit_code);
+  void farewell(int signal);
+  [[nodiscard]] bool is_main() const { return world_.rank() == 0; }
+
+  const TrainOptions& options_;
+  const Config& config_;
+  World& world_;
+  SignalWatch& signals_;
+  ParallelContext context_;
+  std::unique_ptr<RunDir> run_dir_;  ///< rank 0 only, and not with --dry-run
+  std::unique_ptr<Trainer> trainer_;
+  std::filesystem::path resumed_from_;  ///< empty: started at step 0
+  RunSummary summary_;
+  std::atomic<std::int64_t> step_{0};  ///< last finished step, for the thread that takes signals
+};
+
+}  // namespace colossal

@@ -1,0 +1,202 @@
+// How do ranks come to one view of the run? Loading, data checks, launch and agreement.
+#include "train/startup.hpp"
+
+#include "comm/launch.hpp"
+#include "core/error.hpp"
+#include "data/dataset.hpp"
+#include "train/commands.hpp"
+#include "train/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <source_location>
+#include <string_view>
+#include <utility>
+
+namespace colossal {
+namespace {
+
+constexpr int kMaxProcesses = 1024;
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+WorldTimeouts timeouts(const CommConfig& comm) {
+  return {milliseconds(comm.init_timeout_seconds), milliseconds(comm.timeout_seconds)};
+}
+
+/// Stops all ranks; a world of one has nobody to tell.
+[[noreturn]] void stop_world(World& world, const Error& error) {
+  if (world.size() == 1) {
+    throw Error(error);
+  }
+  world.abort(error);
+}
+
+}  // namespace
+
+std::optional<Config> load_or_report(const std::filesystem::path& path,
+                                     const LoadOptions& options,
+                                     bool print) {
+  return config_or_report(load(path, options), print);
+}
+
+std::optional<Config> config_or_report(Loaded loaded, bool print) {
+  if (print) {
+    const std::string text = render(loaded.diagnostics);
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+  if (loaded.has_errors()) {
+    return std::nullopt;
+  }
+  return std::move(loaded.config);
+}
+
+log::Level log_level(LogLevel level) noexcept {
+  return static_cast<log::Level>(level);  // the same words in the same order
+}
+
+std::vector<Override> to_overrides(const std::vector<std::string>& sets) {
+  std::vector<Override> overrides;
+  for (const std::string& text : sets) {
+    overrides.push_back(Override{text});
+  }
+  return overrides;
+}
+
+OpenedData open_data(const Config& config) {
+  DatasetRequest request{.data = config.data,
+                         .vocab_size = config.model.vocab_size,
+                         .seed = config.run.seed,
+                         .split = Split::train};
+  OpenedData opened;
+  opened.train = open_dataset(request);
+  if (!config.data.eval.empty()) {
+    request.split = Split::eval;
+    opened.eval = open_dataset(request);
+  }
+  return opened;
+}
+
+PlanReport plan_with_data(const Config& config, const Dataset& train, const Dataset* eval) {
+  PlanReport plan = make_plan(config, train.size());
+  plan.data_lines.push_back("train " + train.summary());
+  if (eval != nullptr) {
+    plan.data_lines.push_back("eval  " + eval->summary());
+  }
+  return plan;
+}
+
+int num_processes(const std::string& nproc, std::int64_t parallel_data) {
+  if (nproc == "auto") {
+    return parallel_data > 0 ? static_cast<int>(parallel_data) : 1;
+  }
+  int count = 0;
+  const char* end = nproc.data() + nproc.size();
+  const auto [stop, error] = std::from_chars(nproc.data(), end, count);
+  check(error == std::errc{} && stop == end && count >= 1 && count <= kMaxProcesses,
+        ErrorKind::usage,
+        "bad-nproc",
+        "--nproc '{}': give auto or a number from 1 to {}",
+        nproc,
+        kMaxProcesses);
+  return count;
+}
+
+void refuse_nested_launch(const LaunchOptions& launch) {
+  check(launch.world_size == 1,
+        ErrorKind::usage,
+        "launch-nested",
+        "--nproc inside a job of {} processes ({}) would start {} times as many\n  fix   drop "
+        "--nproc, or start without the other launcher",
+        launch.world_size,
+        launch.origin,
+        launch.world_size);
+}
+
+std::vector<std::string> without_nproc(const std::vector<std::string>& arguments) {
+  std::vector<std::string> kept = {"colossal-train"};
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--nproc") {
+      ++i;  // its value
+    } else if (!arguments[i].starts_with("--nproc=")) {
+      kept.push_back(arguments[i]);
+    }
+  }
+  return kept;
+}
+
+bool speaks(const LaunchOptions& launch) {
+  return launch.mode != "spawn" && launch.local_rank == 0;
+}
+
+int run_connected(const Config& config,
+                  const LaunchOptions& launch,
+                  const std::function<int(World&)>& body) {
+  set_threads(config.run, launch.local_world_size);
+  const std::unique_ptr<World> world = World::connect(
+      launch, Identity{build_id(), config_hash(config)}, timeouts(config.parallel.comm));
+  try {
+    const int code = body(*world);
+    world->close();
+    return code;
+  } catch (const std::exception& error) {
+    stop_world(*world, to_error(error));
+  }
+}
+
+Error to_error(const std::exception& error) {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) {
+    return *own;
+  }
+  // ATen's allocator reports an exhausted host by this text only.
+  const bool memory =
+      dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;
+  if (memory) {
+    return {ErrorKind::memory,
+            "out-of-memory",
+            fmt::format("the host has no memory left: {}\n  fix   a smaller "
+                        "train.micro_batch_size needs less",
+                        error.what()),
+            std::source_location::current()};
+  }
+  return {ErrorKind::internal,
+          "internal",
+          fmt::format("internal error: {}\n  this is a bug: please report it with build {}",
+                      error.what(),
+                      build_id()),
+          std::source_location::current()};
+}
+
+std::string decide_on_rank_0(const Comm& comm, const std::function<std::string()>& decide) {
+  nlohmann::json message = nlohmann::json::object();
+  if (comm.rank() == 0) {
+    try {
+      message["text"] = decide();
+    } catch (const Error& error) {
+      message["kind"] = error.exit_code();
+      message["id"] = std::string(error.id());
+      message["error"] = std::string(error.what());
+    }
+  }
+  message = nlohmann::json::parse(
+      comm.gather_text(message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+          .front());
+  if (message.contains("error")) {
+    throw Error(static_cast<ErrorKind>(message["kind"].get<int>()),
+                message["id"].get<std::string>(),
+                message["error"].get<std::string>(),
+                std::source_location::current());
+  }
+  return message["text"].get<std::string>();
+}
+
+}  // namespace colossal

@@ -1,0 +1,82 @@
+// What do all commands that run ranks share before the first tensor exists?
+#pragma once
+
+#include "comm/world.hpp"
+#include "config/config.hpp"
+#include "config/load.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "train/plan_report.hpp"
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace colossal {
+
+class Dataset;
+
+/// Loads a configuration and, if `print`, writes its diagnostics to stderr. Empty if it has errors:
+/// the command ends with exit code 3.
+[[nodiscard]] std::optional<Config> load_or_report(const std::filesystem::path& path,
+                                                   const LoadOptions& options,
+                                                   bool print);
+
+/// As load_or_report for what was loaded already.
+[[nodiscard]] std::optional<Config> config_or_report(Loaded loaded, bool print);
+
+/// logging.level as the log knows it.
+[[nodiscard]] log::Level log_level(LogLevel level) noexcept;
+
+/// `--set` texts as load() takes them.
+[[nodiscard]] std::vector<Override> to_overrides(const std::vector<std::string>& sets);
+
+/// Training and evaluation data as the configuration names them.
+struct OpenedData {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> eval;  ///< null without data.eval
+};
+
+/// Phase P7: opens and checks the data. Errors: data (exit 4).
+[[nodiscard]] OpenedData open_data(const Config& config);
+
+/// The plan that `plan` prints and `train` stores. `eval` may be null.
+[[nodiscard]] PlanReport plan_with_data(const Config& config,
+                                        const Dataset& train,
+                                        const Dataset* eval);
+
+/// Number of processes that --nproc asks for. `parallel_data`: what the configuration gives, 0 for
+/// auto. Errors: usage "bad-nproc".
+[[nodiscard]] int num_processes(const std::string& nproc, std::int64_t parallel_data);
+
+/// Errors: usage "launch-nested" if a launcher already started more than one process.
+void refuse_nested_launch(const LaunchOptions& launch);
+
+/// The command line of the children of --nproc, with the program name in front.
+[[nodiscard]] std::vector<std::string> without_nproc(const std::vector<std::string>& arguments);
+
+/// Whether this process prints what all ranks of a host find alike before they are connected: their
+/// launcher has printed it already after `--nproc`.
+[[nodiscard]] bool speaks(const LaunchOptions& launch);
+
+/// Connects the ranks and runs `body` in each. An error after that stops all ranks by World::abort;
+/// in a world of one it is rethrown. Returns what `body` returned.
+int run_connected(const Config& config,
+                  const LaunchOptions& launch,
+                  const std::function<int(World&)>& body);
+
+/// Any exception as an Error: out of memory becomes memory "out-of-memory", everything foreign
+/// internal "internal" with the build id.
+[[nodiscard]] Error to_error(const std::exception& error);
+
+/// Runs `decide` on rank 0 only and returns its text on every rank; an Error of it is thrown on
+/// every rank. Collective over `comm`.
+[[nodiscard]] std::string decide_on_rank_0(const Comm& comm,
+                                           const std::function<std::string()>& decide);
+
+}  // namespace colossal

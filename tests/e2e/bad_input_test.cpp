@@ -1,0 +1,245 @@
+// Does every wrong input end with one clear error, the right exit code, and no training?
+#include "e2e/program.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace colossal::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A configuration beside its data in a folder of its own.
+class TextRun {
+ public:
+  TextRun() { write_file(config(), read_file(data_file("text.yaml"))); }
+  [[nodiscard]] fs::path config() const { return folder_.path() / "text.yaml"; }
+  [[nodiscard]] fs::path data() const { return folder_.path() / "train.txt"; }
+  [[nodiscard]] Arguments train(const Arguments& more = {}) const {
+    Arguments arguments = {
+        "train", config().string(), "--output-dir", (folder_.path() / "run").string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  /// Fails the test unless one process, two processes and `validate --data` all find `id`, exit 4.
+  void require_data_error(const std::string& id) const {
+    for (const Arguments& arguments :
+         {train(), train({"--nproc", "2"}), {"validate", "--data", config().string()}}) {
+      const Outcome outcome = run_expecting(4, arguments);
+      INFO(outcome.err);
+      CHECK(count(outcome.err, "[" + id + "]") == 1);
+      CHECK(count(outcome.err, "train.txt") >= 1);
+      CHECK(count(outcome.err, "launch:") ==
+            (arguments.front() == "train" && arguments.back() != "2"));
+    }
+  }
+
+ private:
+  TempDir folder_;
+};
+
+/// Fails the test unless `train` with these --set texts ends with `code` and names `id` once.
+Outcome require_config_error(int code, const std::string& id, const Arguments& sets) {
+  const TempDir folder;
+  Arguments more;
+  for (const std::string& set : sets) {
+    more.insert(more.end(), {"--set", set});
+  }
+  Outcome outcome = run_expecting(code, train_tiny(folder.path() / "run", more));
+  INFO(outcome.err);
+  CHECK(count(outcome.err, "[" + id + "]") == 1);
+  CHECK(outcome.out.empty());
+  CHECK_FALSE(fs::exists(folder.path() / "run"));
+  return outcome;
+}
+
+/// A listening socket on a port that the system chose.
+class TakenPort {
+ public:
+  TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    socklen_t length = sizeof(address);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(::bind(socket_, generic, length) == 0);
+    REQUIRE(::listen(socket_, 1) == 0);
+    REQUIRE(::getsockname(socket_, generic, &length) == 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~TakenPort() { ::close(socket_); }
+  TakenPort(const TakenPort&) = delete;
+  TakenPort& operator=(const TakenPort&) = delete;
+  [[nodiscard]] std::string port() const { return std::to_string(port_); }
+
+ private:
+  int socket_;
+  int port_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("an unknown key is an error with place and suggestion, before any process", "[bad]") {
+  const TempDir folder;
+  const fs::path config = folder.path() / "config.yaml";
+  write_file(config, read_file(data_file("tiny.yaml")) + "lr: 5e-5\n");
+  for (const char* processes : {"1", "2"}) {
+    const Outcome outcome = run_expecting(3, {"train", config.string(), "--nproc", processes});
+    CHECK(count(outcome.err, "config.yaml:12:1: error:") == 1);
+    CHECK(count(outcome.err, "[unknown-key]") == 1);
+    CHECK(count(outcome.err, "optimizer.lr") >= 1);
+    CHECK(count(outcome.err, "launch:") == 0);
+    CHECK(outcome.out.empty());
+  }
+  const Outcome set = require_config_error(3, "unknown-key", {"optimizer.wieght_decay=0.1"});
+  CHECK(count(set.err, "weight_decay") >= 2);
+}
+
+TEST_CASE("validate prints its diagnostics on stdout", "[bad]") {
+  const TempDir folder;
+  const fs::path bad = folder.path() / "bad.yaml";
+  write_file(bad, "model: {type: gpt, hidden_sise: 4}\n");
+  const Outcome outcome = run_expecting(3, {"validate", data_file("tiny.yaml"), bad.string()});
+  CHECK(count(outcome.out, "tiny.yaml: ok\n") == 1);
+  CHECK(count(outcome.out, "[unknown-key]") == 1);
+  CHECK(count(outcome.out, "hidden_size") >= 1);
+}
+
+TEST_CASE("files that are no configuration end with exit code 3", "[bad]") {
+  const TempDir folder;
+  const fs::path file = folder.path() / "config.yaml";
+  struct Bad {
+    std::string text;
+    std::string id;
+  };
+  const std::vector<Bad> all = {{"", "empty-config"},
+                                {"model:\n\ttype: gpt\n", "tab-indent"},
+                                {"run: {name: 'tiny}\n", "unclosed-quote"},
+                                {"run: {seed: 1}\nrun: {seed: 2}\n", "duplicate-key"},
+                                {"version: 2\n", "version-newer"}};
+  for (const Bad& bad : all) {
+    write_file(file, bad.text);
+    const Outcome outcome = run_expecting(3, {"train", file.string(), "--nproc", "2"});
+    INFO(outcome.err);
+    CHECK(count(outcome.err, "[" + bad.id + "]") == 1);
+  }
+  const Outcome missing =
+      run_expecting(3, {"train", (folder.path() / "missing.yaml").string(), "--nproc", "auto"});
+  CHECK(count(missing.err, "[file-not-found]") == 1);
+}
+
+TEST_CASE("batches and worlds that do not fit are refused before any process", "[bad]") {
+  const Outcome batch = require_config_error(
+      3,
+      "batch-mismatch",
+      {"train.global_batch_size=8", "train.micro_batch_size=2", "train.gradient_accumulation=1"});
+  CHECK(count(batch.err, "no launcher environment found") == 1);
+  require_config_error(3, "world-size", {"parallel.data=2"});
+  const TempDir folder;
+  const Outcome world = run_expecting(
+      3, train_tiny(folder.path() / "run", {"--nproc", "3", "--set", "parallel.data=2"}));
+  CHECK(count(world.err, "[world-size]") == 1);
+  CHECK(count(world.err, "--nproc 3") >= 1);
+  const Outcome divide = run_expecting(3, train_tiny(folder.path() / "run", {"--nproc", "3"}));
+  CHECK(count(divide.err, "[batch-mismatch]") == 1);
+}
+
+TEST_CASE("data that cannot be used end with exit code 4", "[bad]") {
+  const TextRun text;
+  SECTION("missing") {
+    text.require_data_error("file-not-found");
+  }
+  SECTION("empty") {
+    write_file(text.data(), "");
+    text.require_data_error("data-empty");
+  }
+  SECTION("shorter than one sample") {
+    write_file(text.data(), "In the beginning");
+    text.require_data_error("data-too-short");
+  }
+  SECTION("a separator byte in the text") {
+    write_file(text.data(), std::string(500, 'a') + std::string(1, '\0') + std::string(500, 'b'));
+    text.require_data_error("separator-in-text");
+  }
+  SECTION("a folder") {
+    fs::create_directories(text.data());
+    text.require_data_error("data-unreadable");
+  }
+}
+
+TEST_CASE("an output folder that cannot be written ends with exit code 3", "[bad]") {
+  const TempDir folder;
+  write_file(folder.path() / "file", "");
+  for (const fs::path& target : {folder.path() / "file", folder.path() / "file" / "run"}) {
+    for (const char* processes : {"1", "2"}) {
+      const Outcome outcome = run_expecting(3, train_tiny(target, {"--nproc", processes}));
+      CHECK(count(outcome.err, "[output-not-writable]") == 1);
+    }
+  }
+}
+
+TEST_CASE("a second run in the same folder is refused and names the first", "[bad]") {
+  const TempDir folder;
+  Program first(train_tiny(folder.path(), {"--set", "train.steps=1M"}));
+  first.await_stderr("step          2/");
+  const Outcome second = run_expecting(3, train_tiny(folder.path()));
+  CHECK(count(second.err, "[output-in-use]") == 1);
+  CHECK(count(second.err, std::to_string(first.pid())) == 1);
+}
+
+TEST_CASE("a wrong launcher environment names what is missing", "[bad]") {
+  const TempDir folder;
+  const Outcome partial = run_expecting(
+      9, train_tiny(folder.path() / "run"), {.environment = {{"RANK", "0"}, {"WORLD_SIZE", "2"}}});
+  CHECK(count(partial.err, "[launch-env]") == 1);
+  CHECK(count(partial.err, "MASTER_ADDR") >= 1);
+  const std::map<std::string, std::string> world_2 = {{"RANK", "0"},
+                                                      {"WORLD_SIZE", "2"},
+                                                      {"LOCAL_RANK", "0"},
+                                                      {"LOCAL_WORLD_SIZE", "2"},
+                                                      {"MASTER_ADDR", "127.0.0.1"},
+                                                      {"MASTER_PORT", "29612"}};
+  const Outcome nested = run_expecting(
+      2, train_tiny(folder.path() / "run", {"--nproc", "2"}), {.environment = world_2});
+  CHECK(count(nested.err, "[launch-nested]") == 1);
+  const Outcome alone =
+      run_expecting(8,
+                    train_tiny(folder.path() / "run", {"--set", "parallel.comm.init_timeout=3s"}),
+                    {.environment = world_2});
+  CHECK(count(alone.err, "[rendezvous]") == 1);
+}
+
+TEST_CASE("a port in use is one clear error", "[bad]") {
+  const TempDir folder;
+  const TakenPort taken;
+  const Outcome outcome = run_expecting(9,
+                                        train_tiny(folder.path() / "run"),
+                                        {.environment = {{"RANK", "0"},
+                                                         {"WORLD_SIZE", "2"},
+                                                         {"LOCAL_RANK", "0"},
+                                                         {"LOCAL_WORLD_SIZE", "2"},
+                                                         {"MASTER_ADDR", "127.0.0.1"},
+                                                         {"MASTER_PORT", taken.port()}}});
+  CHECK(count(outcome.err, "[port-in-use]") == 1);
+  CHECK(count(outcome.err, taken.port()) >= 1);
+}
+
+TEST_CASE("a loss that is not finite ends with exit code 7 on every number of ranks", "[bad]") {
+  const TempDir folder;
+  for (const char* processes : {"1", "2"}) {
+    const Outcome outcome = run_expecting(7,
+                                          train_tiny(folder.path() / processes,
+                                                     {"--nproc",
+                                                      processes,
+                                                      "--set",
+                                                      "optimizer.lr=1e30",
+                                                      "--set",
+                                                      "scheduler={type: constant}"}));
+    INFO(outcome.err);
+    CHECK(count(outcome.err, "[nonfinite-") >= 1);
+    const Json status = Json::parse(read_file(folder.path() / processes / "status.json"));
+    CHECK(status.at("state") == "failed");
+    CHECK(status.at("exit") == 7);
+  }
+}

@@ -1,0 +1,90 @@
+// Does the command line explain itself and refuse what it does not know?
+#include "e2e/program.hpp"
+
+using namespace colossal::test;
+
+TEST_CASE("every level has help with an example on stdout", "[cli]") {
+  const std::vector<Arguments> levels = {{},
+                                         {"train"},
+                                         {"validate"},
+                                         {"plan"},
+                                         {"eval"},
+                                         {"inspect"},
+                                         {"config"},
+                                         {"config", "show"},
+                                         {"config", "schema"}};
+  for (Arguments level : levels) {
+    level.emplace_back("--help");
+    const Outcome outcome = run_expecting(0, level);
+    CHECK(count(outcome.out, "Example:") == 1);
+    CHECK(count(outcome.out, "colossal-train") >= 1);
+    CHECK(outcome.err.empty());
+  }
+}
+
+TEST_CASE("the version names the build", "[cli]") {
+  const Outcome outcome = run_expecting(0, {"--version"});
+  CHECK(outcome.out.starts_with("colossal-train 0."));
+  CHECK(count(outcome.out, "+") == 1);
+}
+
+TEST_CASE("wrong words end with exit code 2 and the nearest right one", "[cli]") {
+  struct Wrong {
+    Arguments arguments;
+    std::string id;
+    std::string says;
+  };
+  const std::string config = data_file("tiny.yaml");
+  const std::vector<Wrong> all = {
+      {{}, "missing-argument", "a command is missing"},
+      {{"trian", config}, "unknown-command", "did you mean 'train'"},
+      {{"config", "shwo"}, "unknown-command", "did you mean 'show'"},
+      {{"train", config, "--nprocs", "2"}, "unknown-option", "did you mean '--nproc'"},
+      {{"train", "--dryrun", config}, "unknown-option", "did you mean '--dry-run'"},
+      {{"train", "--zzz"}, "unknown-option", "'--zzz'"},
+      {{"plan", config, "--world-sise=2"}, "unknown-option", "did you mean '--world-size'"},
+      {{"train"}, "missing-argument", "CONFIG is missing"},
+      {{"eval"}, "missing-argument", "--checkpoint is missing"},
+      {{"train", config, "extra"}, "unexpected-argument", "'extra'"},
+      {{"train", config, "--nproc"}, "usage", "--nproc"},
+      {{"train", config, "--nproc", "many"}, "bad-nproc", "'many'"},
+      {{"train", config, "--nproc", "0"}, "bad-nproc", "'0'"},
+      {{"plan", config, "--format", "xml"}, "usage", "xml"},
+      {{"plan", config, "--world-size", "-1"}, "usage", "--world-size"},
+      {{"-q", "-v", "plan", config}, "usage", "-q and -v"},
+      {{"train", config, "--overwrite", "--resume", "auto"}, "overwrite-resume", "--resume auto"},
+  };
+  for (const Wrong& wrong : all) {
+    const Outcome outcome = run_expecting(2, wrong.arguments);
+    INFO(outcome.err);
+    CHECK(outcome.out.empty());
+    CHECK(count(outcome.err, "[" + wrong.id + "]") == 1);
+    CHECK(count(outcome.err, wrong.says) >= 1);
+  }
+}
+
+TEST_CASE("options may stand before and after the arguments", "[cli]") {
+  const std::string config = data_file("tiny.yaml");
+  const Outcome before = run_expecting(0, {"plan", "--world-size", "2", config});
+  const Outcome after = run_expecting(0, {"plan", config, "--world-size=2"});
+  CHECK(before.out == after.out);
+}
+
+TEST_CASE("config show prints what the program understood", "[cli]") {
+  const std::string config = data_file("tiny.yaml");
+  const Outcome minimal =
+      run_expecting(0, {"config", "show", config, "--minimal", "--set", "optimizer.lr=0.5"});
+  CHECK(count(minimal.out, "lr: 0.5") == 1);
+  const TempDir folder;
+  const Outcome resolved = run_expecting(0, {"config", "show", config});
+  write_file(folder.path() / "again.yaml", resolved.out);
+  const Outcome again =
+      run_expecting(0, {"config", "show", (folder.path() / "again.yaml").string(), "--resolved"});
+  CHECK(again.out == resolved.out);
+  run_expecting(2, {"config", "show", config, "--minimal", "--resolved"});
+}
+
+TEST_CASE("the schema is JSON on stdout", "[cli]") {
+  const Json schema = Json::parse(run_expecting(0, {"config", "schema"}).out);
+  CHECK(schema.at("properties").contains("optimizer"));
+}

@@ -1,0 +1,68 @@
+// Do all shipped configurations work?
+#include "e2e/program.hpp"
+
+using namespace colossal::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<fs::path> shipped() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(fs::path(COLOSSAL_SOURCE_DIR) / "configs")) {
+    if (entry.path().extension() == ".yaml") {
+      files.push_back(entry.path());
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("every shipped configuration validates and names the schema", "[configs]") {
+  REQUIRE(shipped().size() >= 5);
+  for (const fs::path& file : shipped()) {
+    const Outcome outcome = run_expecting(0, {"validate", file.string()});
+    CHECK(outcome.out == file.string() + ": ok\n");
+    CHECK(read_file(file).starts_with(
+        "# yaml-language-server: $schema=../schemas/colossal-train.schema.json\n"));
+  }
+}
+
+TEST_CASE("the shipped tiny configurations train", "[configs]") {
+  const TempDir folder;
+  const fs::path configs = fs::path(COLOSSAL_SOURCE_DIR) / "configs";
+  run_expecting(0,
+                {"train",
+                 (configs / "tiny-cpu.yaml").string(),
+                 "--output-dir",
+                 (folder.path() / "one").string()});
+  CHECK(records(folder.path() / "one").rbegin()->first == 50);
+  run_expecting(0,
+                {"train",
+                 (configs / "tiny-fp64-2-ranks.yaml").string(),
+                 "--nproc",
+                 "auto",
+                 "--output-dir",
+                 (folder.path() / "two").string()});
+  CHECK(records(folder.path() / "two").rbegin()->first == 20);
+  CHECK(records(folder.path() / "two", "eval").contains(20));
+}
+
+TEST_CASE("the configuration of the README is the one that the figures belong to", "[configs]") {
+  const fs::path file = fs::path(COLOSSAL_SOURCE_DIR) / "configs" / "gpt-kjv-cpu.yaml";
+  const std::string shown = run_expecting(0, {"config", "show", file.string(), "--minimal"}).out;
+  for (const char* part : {"num_layers: 4",
+                           "hidden_size: 128",
+                           "num_heads: 4",
+                           "seq_length: 128",
+                           "steps: 600",
+                           "global_batch_size: 32",
+                           "clip_grad_norm: 1",
+                           "lr: 0.004",
+                           "weight_decay: 0.1",
+                           "warmup_steps: 50",
+                           "min_lr_ratio: 0.1"}) {
+    INFO(part << " in\n" << shown);
+    CHECK(count(shown, part) == 1);
+  }
+}

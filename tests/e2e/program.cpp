@@ -1,0 +1,229 @@
+// How is the program started and watched? posix_spawn with stdout and stderr in files.
+#include "e2e/program.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fcntl.h>
+#include <fstream>
+#include <signal.h>
+#include <spawn.h>
+#include <sstream>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX declares it nowhere
+
+namespace colossal::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kPoll{10};
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) {
+    result.push_back(text.data());
+  }
+  result.push_back(nullptr);
+  return result;
+}
+
+/// The test's environment without what a launcher of the test itself may have set.
+std::vector<std::string> merged_environment(const std::map<std::string, std::string>& added) {
+  std::vector<std::string> merged;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('='));
+    const bool launcher = name == "RANK" || name == "WORLD_SIZE" || name == "LOCAL_RANK" ||
+                          name == "LOCAL_WORLD_SIZE" || name == "MASTER_ADDR" ||
+                          name == "MASTER_PORT";
+    if (!launcher && !added.contains(name)) {
+      merged.push_back(text);
+    }
+  }
+  for (const auto& [name, value] : added) {
+    merged.push_back(name + "=" + value);
+  }
+  return merged;
+}
+
+pid_t spawn(const Arguments& arguments, const Setting& setting, const fs::path& folder) {
+  std::vector<std::string> words = {COLOSSAL_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> environment = merged_environment(setting.environment);
+  posix_spawn_file_actions_t actions{};
+  posix_spawn_file_actions_init(&actions);
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC;
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, (folder / "out").c_str(), flags, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, (folder / "err").c_str(), flags, 0600);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid,
+                                COLOSSAL_BINARY,
+                                &actions,
+                                nullptr,
+                                pointers(words).data(),
+                                pointers(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  REQUIRE(error == 0);
+  return pid;
+}
+
+pid_t parent_of(const fs::path& process) {
+  const std::string stat = read_file(process / "stat");
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) {
+    return -1;
+  }
+  std::istringstream fields(stat.substr(name_end + 1));
+  std::string state;
+  pid_t parent = -1;
+  fields >> state >> parent;
+  return parent;
+}
+
+}  // namespace
+
+Program::Program(const Arguments& arguments, const Setting& setting)
+    : setting_(setting),
+      start_(std::chrono::steady_clock::now()),
+      pid_(spawn(arguments, setting, folder_.path())) {}
+
+Program::~Program() {
+  if (!ended_) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, &status_, 0);
+  }
+}
+
+void Program::send(int signal) const {
+  REQUIRE(::kill(pid_, signal) == 0);
+}
+
+bool Program::has_ended() {
+  ended_ = ended_ || ::waitpid(pid_, &status_, WNOHANG) == pid_;
+  return ended_;
+}
+
+void Program::await_stderr(const std::string& text) {
+  const fs::path file = folder_.path() / "err";
+  while (read_file(file).find(text) == std::string::npos) {
+    const bool late = std::chrono::steady_clock::now() - start_ > setting_.timeout;
+    INFO("waiting for '" << text << "' in:\n" << read_file(file));
+    REQUIRE_FALSE((late || has_ended()));
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+Outcome Program::wait() {
+  while (!has_ended()) {
+    INFO("no end after " << setting_.timeout.count() << " s:\n"
+                         << read_file(folder_.path() / "err"));
+    REQUIRE(std::chrono::steady_clock::now() - start_ < setting_.timeout);
+    std::this_thread::sleep_for(kPoll);
+  }
+  Outcome outcome;
+  outcome.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  outcome.out = read_file(folder_.path() / "out");
+  outcome.err = read_file(folder_.path() / "err");
+  return outcome;
+}
+
+std::vector<pid_t> Program::children() const {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") == std::string::npos &&
+        parent_of(entry.path()) == pid_) {
+      found.push_back(static_cast<pid_t>(std::stol(name)));
+    }
+  }
+  return found;
+}
+
+Outcome run(const Arguments& arguments, const Setting& setting) {
+  return Program(arguments, setting).wait();
+}
+
+Outcome run_expecting(int code, const Arguments& arguments, const Setting& setting) {
+  Outcome outcome = run(arguments, setting);
+  std::string command = "colossal-train";
+  for (const std::string& argument : arguments) {
+    command += " " + argument;
+  }
+  INFO(command << "\nstdout:\n" << outcome.out << "\nstderr:\n" << outcome.err);
+  REQUIRE(outcome.code == code);
+  return outcome;
+}
+
+Arguments train_tiny(const fs::path& folder, const Arguments& more) {
+  Arguments arguments = {"train", data_file("tiny.yaml"), "--output-dir", folder.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::string data_file(const std::string& name) {
+  return std::string(COLOSSAL_TEST_DATA) + "/" + name;
+}
+
+std::string read_file(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void write_file(const fs::path& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  REQUIRE(out.flush().good());
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+std::map<int, Json> records(const fs::path& folder, const std::string& kind) {
+  std::map<int, Json> found;
+  std::istringstream lines(read_file(folder / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    Json record = Json::parse(line);
+    if (record.at("kind") == kind) {
+      found[record.at("step").get<int>()] = std::move(record);
+    }
+  }
+  return found;
+}
+
+Json last_line(const Outcome& outcome) {
+  const std::size_t end = outcome.out.find_last_not_of('\n') + 1;
+  const std::size_t before = outcome.out.rfind('\n', end == 0 ? 0 : end - 1);
+  const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+  return Json::parse(outcome.out.substr(begin, end - begin));
+}
+
+void require_same_losses(const fs::path& a, const fs::path& b, double tolerance) {
+  const std::map<int, Json> first = records(a);
+  const std::map<int, Json> second = records(b);
+  REQUIRE_FALSE(first.empty());
+  REQUIRE(first.size() == second.size());
+  for (const auto& [step, record] : first) {
+    INFO("step " << step << " of " << a << " and " << b);
+    REQUIRE(second.contains(step));
+    const auto one = record.at("loss").get<double>();
+    const auto two = second.at(step).at("loss").get<double>();
+    CHECK(std::abs(one - two) <= tolerance * std::abs(one));
+    CHECK(record.at("data_hash") == second.at(step).at("data_hash"));
+    CHECK(record.at("lr") == second.at(step).at("lr"));
+  }
+}
+
+}  // namespace colossal::test

@@ -1,0 +1,92 @@
+// How does a test run the real program? Starts the binary, gives it a deadline, keeps what it
+// wrote.
+#pragma once
+
+#include "support/catch.hpp"
+#include "support/temp_dir.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+namespace colossal::test {
+
+using Arguments = std::vector<std::string>;
+using Json = nlohmann::json;
+
+/// How a program ended: its exit code, or 128 + n after signal n; and everything it wrote.
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+/// How a program is started beside its arguments.
+struct Setting {
+  std::map<std::string, std::string> environment;  ///< added to the test's own
+  std::chrono::seconds timeout{60};
+};
+
+/// A running colossal-train. Killed by the destructor if it still runs.
+class Program {
+ public:
+  explicit Program(const Arguments& arguments, const Setting& setting = {});
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void send(int signal) const;
+  /// Waits until stderr so far holds `text`; fails the test if it ends or times out before.
+  void await_stderr(const std::string& text);
+  /// Waits for the end; fails the test (and kills the program) after the timeout.
+  Outcome wait();
+  /// Processes started by this one that still live, by their command lines.
+  [[nodiscard]] std::vector<pid_t> children() const;
+
+ private:
+  [[nodiscard]] bool has_ended();
+
+  TempDir folder_;
+  Setting setting_;
+  std::chrono::steady_clock::time_point start_;
+  pid_t pid_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+/// Runs colossal-train to its end.
+Outcome run(const Arguments& arguments, const Setting& setting = {});
+
+/// Runs colossal-train and fails the test unless it ends with `code`; shows its output then.
+Outcome run_expecting(int code, const Arguments& arguments, const Setting& setting = {});
+
+/// The arguments of `train tests/e2e/tiny.yaml --output-dir FOLDER` and more.
+Arguments train_tiny(const std::filesystem::path& folder, const Arguments& more = {});
+
+/// A file beside the tests.
+std::string data_file(const std::string& name);
+
+std::string read_file(const std::filesystem::path& file);
+void write_file(const std::filesystem::path& file, const std::string& text);
+
+/// Number of times that `part` occurs in `text`.
+int count(const std::string& text, const std::string& part);
+
+/// Records of metrics.jsonl of one kind, the last one of each step.
+std::map<int, Json> records(const std::filesystem::path& folder, const std::string& kind = "train");
+
+/// The last line of stdout as JSON.
+Json last_line(const Outcome& outcome);
+
+/// Fails the test unless both runs have the same steps, and at each the same data and the same loss
+/// within `tolerance`, relative (0: bit-equal).
+void require_same_losses(const std::filesystem::path& a,
+                         const std::filesystem::path& b,
+                         double tolerance);
+
+}  // namespace colossal::test

@@ -1,0 +1,251 @@
+// Does a continued run equal an unbroken one, and is every other continuation refused?
+#include "e2e/program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <signal.h>
+#include <thread>
+
+using namespace colossal::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path checkpoint(const fs::path& run_dir, int step) {
+  return run_dir / "checkpoints" / fmt::format("step-{:08}", step);
+}
+
+/// Stops a run after step 6 the hard way a scheduler does: everything later is missing.
+void run_half(const fs::path& run_dir, const Arguments& more = {}) {
+  run_expecting(0, train_tiny(run_dir, more));
+  fs::remove_all(checkpoint(run_dir, 12));
+}
+
+/// The largest difference of any tensor of two checkpoints; fails the test if they are not alike.
+double largest_difference(const fs::path& a, const fs::path& b) {
+  const Outcome outcome =
+      run_expecting(0, {"inspect", a.string(), "--diff", b.string(), "--format", "json"});
+  const Json diff = Json::parse(outcome.out).at("diff");
+  REQUIRE(diff.at("only_here").empty());
+  REQUIRE(diff.at("only_there").empty());
+  REQUIRE(diff.at("shapes").empty());
+  double largest = 0;
+  for (const auto& [name, distance] : diff.at("max_difference").items()) {
+    largest = std::max(largest, distance.get<double>());
+  }
+  return largest;
+}
+
+void damage(const fs::path& file) {
+  const auto size = static_cast<std::ptrdiff_t>(fs::file_size(file));
+  std::string bytes = read_file(file);
+  bytes[static_cast<std::size_t>(size / 2)] ^= 1;
+  write_file(file, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("a resumed run is bit-equal to an unbroken one", "[resume]") {
+  const TempDir folder;
+  const fs::path whole = folder.path() / "whole";
+  const fs::path halves = folder.path() / "halves";
+  run_expecting(0, train_tiny(whole, {"--nproc", "2"}));
+  run_half(halves, {"--nproc", "2"});
+  const Outcome second = run_expecting(0, train_tiny(halves, {"--nproc", "2"}));
+  require_same_losses(whole, halves, 0);
+  CHECK(largest_difference(checkpoint(whole, 12), checkpoint(halves, 12)) == 0);
+  CHECK(records(halves).at(7).at("attempt") == 2);
+  CHECK(records(halves, "resume").at(6).at("attempt") == 2);
+  CHECK(count(second.err, "resume  step 6") == 1);
+  CHECK(count(second.err, "lr ") >= 1);
+  CHECK(count(second.err, "sample 48") == 1);
+}
+
+TEST_CASE("a run continues on other numbers of processes", "[resume]") {
+  const TempDir folder;
+  const fs::path whole = folder.path() / "whole";
+  const fs::path moved = folder.path() / "moved";
+  const Arguments more = {"--set", "checkpoint.every_steps=4"};
+  run_expecting(0, train_tiny(whole, more));
+  run_expecting(0, train_tiny(moved, {"--nproc", "2", more[0], more[1]}));
+  fs::remove_all(checkpoint(moved, 12));
+  fs::remove_all(checkpoint(moved, 8));
+  run_expecting(0, train_tiny(moved, more));  // step 4 -> 12 on one process
+  fs::remove_all(checkpoint(moved, 12));
+  const Outcome last = run_expecting(0, train_tiny(moved, {"--nproc", "4", more[0], more[1]}));
+  require_same_losses(whole, moved, 1e-5);
+  CHECK(largest_difference(checkpoint(whole, 12), checkpoint(moved, 12)) < 1e-5);
+  CHECK(count(last.err, "parallel.data") == 1);  // the table of differences
+}
+
+TEST_CASE("a run killed at any moment continues to the same end", "[resume]") {
+  const TempDir folder;
+  const fs::path whole = folder.path() / "whole";
+  const fs::path killed = folder.path() / "killed";
+  const Arguments more = {"--nproc", "2", "--set", "checkpoint.every_steps=2"};
+  run_expecting(0, train_tiny(whole, more));
+  for (const char* moment : {"step   3/12", "step   7/12"}) {
+    Program program(train_tiny(killed, more));
+    program.await_stderr(moment);
+    program.send(SIGKILL);
+    program.wait();
+  }
+  run_expecting(0, train_tiny(killed, more));
+  require_same_losses(whole, killed, 0);
+  CHECK(largest_difference(checkpoint(whole, 12), checkpoint(killed, 12)) == 0);
+}
+
+TEST_CASE("a finished run has nothing to do", "[resume]") {
+  const TempDir folder;
+  run_expecting(0, train_tiny(folder.path()));
+  const std::string metrics = read_file(folder.path() / "metrics.jsonl");
+  for (const char* mode : {"auto", "require"}) {
+    const Outcome again = run_expecting(0, train_tiny(folder.path(), {"--resume", mode}));
+    CHECK(count(again.err, "nothing to do") == 1);
+  }
+  CHECK(read_file(folder.path() / "metrics.jsonl") == metrics);
+  const Outcome longer =
+      run_expecting(0, train_tiny(folder.path(), {"--set", "train.steps=14", "--nproc", "2"}));
+  CHECK(last_line(longer).at("step") == 14);
+}
+
+TEST_CASE("a new learning rate acts on the first resumed step", "[resume]") {
+  const TempDir folder;
+  const Arguments constant = {"--set", "scheduler={type: constant}"};
+  run_half(folder.path(), constant);
+  Arguments changed = constant;
+  changed.insert(changed.end(),
+                 {"--set", "optimizer.lr=5e-4", "--set", "optimizer.weight_decay=0"});
+  const Outcome outcome = run_expecting(0, train_tiny(folder.path(), changed));
+  CHECK(records(folder.path()).at(6).at("lr") == 1e-2);
+  CHECK(records(folder.path()).at(7).at("lr") == 5e-4);
+  CHECK(count(outcome.err, "optimizer.lr") == 1);
+  CHECK(count(outcome.err, "optimizer.weight_decay") == 1);
+  CHECK(count(outcome.err, "key ") >= 1);
+}
+
+TEST_CASE("another model is refused by name", "[resume]") {
+  const TempDir folder;
+  run_half(folder.path());
+  for (const char* processes : {"1", "2"}) {
+    const Outcome outcome = run_expecting(
+        5, train_tiny(folder.path(), {"--nproc", processes, "--set", "model.hidden_size=48"}));
+    CHECK(count(outcome.err, "[resume-mismatch]") == 1);
+    CHECK(count(outcome.err, "model.hidden_size") >= 1);
+    CHECK(count(outcome.err, "48") >= 1);
+  }
+}
+
+TEST_CASE("another batch or other data need --allow", "[resume]") {
+  const TempDir folder;
+  run_half(folder.path());
+  const Arguments batch = {"--set", "train.global_batch_size=4"};
+  const Outcome refused = run_expecting(3, train_tiny(folder.path(), batch));
+  CHECK(count(refused.err, "[resume-needs-allow]") == 1);
+  CHECK(count(refused.err, "--allow train.global_batch_size") == 1);
+  Arguments allowed = batch;
+  allowed.insert(allowed.end(), {"--allow", "train.global_batch_size"});
+  run_expecting(0, train_tiny(folder.path(), allowed));
+
+  fs::remove_all(checkpoint(folder.path(), 12));
+  const Outcome data =
+      run_expecting(3, train_tiny(folder.path(), {"--set", "data.num_samples=64"}));
+  CHECK(count(data.err, "data.fingerprint") >= 1);
+}
+
+TEST_CASE("a damaged checkpoint is never skipped in silence", "[resume]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  run_expecting(0, train_tiny(run_dir, {"--nproc", "2"}));
+
+  SECTION("one manifest is gone: the older one serves, the loss is named") {
+    fs::rename(checkpoint(run_dir, 12) / "manifest.json", checkpoint(run_dir, 12) / "lost");
+    const Outcome outcome = run_expecting(0, train_tiny(run_dir, {"--nproc", "2"}));
+    CHECK(count(outcome.err, "steps 7 to 12 are lost") == 1);
+    CHECK(last_line(outcome).at("step") == 12);
+  }
+  SECTION("a flipped byte is found while reading") {
+    damage(checkpoint(run_dir, 12) / "rank-0001.h5");
+    const Outcome outcome =
+        run_expecting(0, train_tiny(run_dir, {"--nproc", "2", "--set", "train.steps=13"}));
+    CHECK(count(outcome.err, "passed over") >= 1);
+    CHECK(last_line(outcome).at("step") == 13);
+  }
+  SECTION("all manifests are gone") {
+    for (const int step : {6, 12}) {
+      fs::rename(checkpoint(run_dir, step) / "manifest.json", checkpoint(run_dir, step) / "lost");
+    }
+    for (const char* mode : {"auto", "require"}) {
+      const Outcome outcome =
+          run_expecting(5, train_tiny(run_dir, {"--nproc", "2", "--resume", mode}));
+      CHECK(count(outcome.err, "[checkpoint-damaged]") == 1);
+      CHECK(count(outcome.err, "step-00000006") >= 1);
+      CHECK(count(outcome.err, "step-00000012") >= 1);
+    }
+  }
+  SECTION("a rank file is gone from all") {
+    for (const int step : {6, 12}) {
+      fs::remove(checkpoint(run_dir, step) / "rank-0001.h5");
+    }
+    const Outcome outcome = run_expecting(5, train_tiny(run_dir, {"--nproc", "2"}));
+    CHECK(count(outcome.err, "rank-0001.h5") >= 1);
+  }
+  SECTION("every checkpoint has a flipped byte") {
+    for (const int step : {6, 12}) {
+      damage(checkpoint(run_dir, step) / "rank-0000.h5");
+    }
+    const Outcome outcome =
+        run_expecting(5, train_tiny(run_dir, {"--nproc", "2", "--set", "train.steps=13"}));
+    CHECK(count(outcome.err, "[checkpoint-damaged]") == 1);
+  }
+}
+
+TEST_CASE("resume modes decide as their table says", "[resume]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  const Outcome missing = run_expecting(5, train_tiny(run_dir, {"--resume", "require"}));
+  CHECK(count(missing.err, "[checkpoint-required]") == 1);
+  run_half(run_dir, {"--resume", "never"});
+  const Outcome exists = run_expecting(3, train_tiny(run_dir, {"--resume", "never"}));
+  CHECK(count(exists.err, "[output-exists]") == 1);
+
+  const fs::path other = folder.path() / "other";
+  run_expecting(0, train_tiny(other, {"--resume", checkpoint(run_dir, 6).string()}));
+  CHECK(records(other).begin()->first == 7);
+  const Outcome mixed =
+      run_expecting(3, train_tiny(other, {"--resume", checkpoint(run_dir, 6).string()}));
+  CHECK(count(mixed.err, "[output-exists]") == 1);
+  const Outcome nowhere = run_expecting(
+      5, train_tiny(folder.path() / "new", {"--resume", (folder.path() / "nowhere").string()}));
+  CHECK(count(nowhere.err, "[checkpoint-none]") == 1);
+}
+
+TEST_CASE("--overwrite starts anew and keeps the old run aside", "[resume]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  run_expecting(0, train_tiny(run_dir));
+  run_expecting(0, train_tiny(run_dir, {"--overwrite", "--nproc", "2"}));
+  CHECK(records(run_dir).begin()->first == 1);
+  CHECK(records(run_dir).at(1).at("attempt") == 1);
+  CHECK(records(fs::path(run_dir.string() + ".old-1")).size() == 12);
+  run_expecting(0, train_tiny(run_dir, {"--overwrite"}));
+  CHECK(fs::exists(run_dir.string() + ".old-2"));
+
+  const fs::path foreign = folder.path() / "foreign";
+  fs::create_directories(foreign);
+  write_file(foreign / "thesis.txt", "four years");
+  const Outcome refused = run_expecting(3, train_tiny(foreign, {"--overwrite"}));
+  CHECK(count(refused.err, "[overwrite-not-a-run]") == 1);
+  CHECK(fs::exists(foreign / "thesis.txt"));
+}
+
+TEST_CASE("a partial last line of the metrics is repaired", "[resume]") {
+  const TempDir folder;
+  run_half(folder.path());
+  const std::string metrics = read_file(folder.path() / "metrics.jsonl");
+  write_file(folder.path() / "metrics.jsonl", metrics + "{\"t\": 17");
+  run_expecting(0, train_tiny(folder.path()));
+  CHECK(records(folder.path()).size() == 12);  // records() parses every line
+  CHECK(read_file(folder.path() / "metrics.jsonl").starts_with(metrics));
+}

@@ -1,0 +1,107 @@
+// Does a run end when it is told to, and does nothing of it live on?
+#include "e2e/program.hpp"
+
+#include <signal.h>
+#include <thread>
+
+using namespace colossal::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+Arguments endless(const fs::path& run_dir, const Arguments& more = {}) {
+  Arguments arguments =
+      train_tiny(run_dir, {"--set", "train.steps=1M", "--set", "checkpoint.every_steps=null"});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+bool alive(pid_t process) {
+  const std::string stat = read_file("/proc/" + std::to_string(process) + "/stat");
+  const std::size_t name_end = stat.rfind(')');
+  return name_end != std::string::npos && stat.substr(name_end + 2, 1) != "Z";
+}
+
+/// Fails the test unless all are gone within ten seconds.
+void require_gone(const std::vector<pid_t>& processes) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  for (const pid_t process : processes) {
+    while (alive(process) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    CHECK_FALSE(alive(process));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("SIGINT and SIGTERM end a single process with 128 + n", "[signals]") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const TempDir folder;
+    Program program(endless(folder.path()));
+    program.await_stderr("step          3/");
+    program.send(signal);
+    const Outcome outcome = program.wait();
+    CHECK(outcome.code == 128 + signal);
+    CHECK(count(outcome.err, "stopped   by SIG") == 1);
+    const Json status = Json::parse(read_file(folder.path() / "status.json"));
+    CHECK(status.at("state") == "interrupted");
+    CHECK(status.at("exit") == 128 + signal);
+    CHECK(status.at("step").get<int>() >= 3);
+  }
+}
+
+TEST_CASE("SIGINT and SIGTERM to the launcher end all ranks", "[signals]") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const TempDir folder;
+    Program program(endless(folder.path(), {"--nproc", "2"}));
+    program.await_stderr("step          2/");
+    const std::vector<pid_t> ranks = program.children();
+    REQUIRE(ranks.size() == 2);
+    program.send(signal);
+    CHECK(program.wait().code == 128 + signal);
+    require_gone(ranks);
+  }
+}
+
+TEST_CASE("no rank outlives a launcher that is killed", "[signals]") {
+  const TempDir folder;
+  Program program(endless(folder.path(), {"--nproc", "2"}));
+  program.await_stderr("step          2/");
+  const std::vector<pid_t> ranks = program.children();
+  REQUIRE(ranks.size() == 2);
+  program.send(SIGKILL);
+  program.wait();
+  require_gone(ranks);
+}
+
+TEST_CASE("a rank that is killed stops the others and is named", "[signals]") {
+  const TempDir folder;
+  Program program(endless(folder.path(), {"--nproc", "2"}));
+  program.await_stderr("step          2/");
+  const std::vector<pid_t> ranks = program.children();
+  REQUIRE(ranks.size() == 2);
+  ::kill(ranks.back(), SIGKILL);
+  const Outcome outcome = program.wait();
+  INFO(outcome.err);
+  CHECK(outcome.code != 0);
+  CHECK(count(outcome.err, "rank") >= 1);
+  require_gone(ranks);
+}
+
+TEST_CASE("a closed pipe ends a listing quietly and a run not at all", "[signals]") {
+  const TempDir folder;
+  const std::string binary = COLOSSAL_BINARY;
+  const auto shell = [&](const std::string& command) {
+    const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe): one thread
+    return WEXITSTATUS(status);
+  };
+  const std::string err = (folder.path() / "err").string();
+  CHECK(shell(binary + " config schema 2>" + err + " | head -c 10 >/dev/null") == 0);
+  CHECK(read_file(err).empty());
+  const std::string run_dir = (folder.path() / "run").string();
+  shell("{ " + binary + " train " + data_file("tiny.yaml") + " --output-dir " + run_dir +
+        " 2>&1; echo $? >" + run_dir + ".code; } | head -n 1 >/dev/null");
+  CHECK(read_file(run_dir + ".code") == "0\n");
+  CHECK(records(run_dir).size() == 12);
+}
