@@ -1,28 +1,29 @@
-// How does a run survive? Per-rank HDF5 files under one manifest, any mesh into any mesh (architecture 5.9).
+// How does a run survive? Per-rank HDF5 files under one manifest, any mesh into any mesh
+// (architecture 5.9).
 #pragma once
+
+#include "comm/comm.hpp"
+#include "mesh/layout.hpp"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "comm/comm.hpp"
-#include "mesh/layout.hpp"
-
 namespace colossal {
 
-/// One tensor as seen by this rank: boxes of the whole, and the local memory they are part of.
+/// Boxes of one tensor that this rank holds, and the local memory they are part of. One tensor may
+/// be spread over several records of its name.
 struct TensorRecord {
   std::string name;  ///< "model/blocks.0.norm1.weight", "optim/exp_avg/blocks.0.norm1.weight"
   Shape global;      ///< logical shape: what readers see
-  at::Tensor local;  ///< contiguous; its shape is what local_offset refers to
+  at::Tensor local;  ///< fp64, fp32, bf16, fp16 or int64; local_offset refers to its shape
   std::vector<Region> regions;
-  bool owner = true;  ///< this rank writes the regions
+  bool owner = true;  ///< this rank writes the regions; ignored by loading
 };
 
 /// Everything besides tensors that a resume needs.
@@ -34,30 +35,42 @@ struct RunState {
   std::string config_yaml;    ///< resolved configuration
   std::string data_fingerprint;
   std::string build_id;
+  bool operator==(const RunState&) const = default;
 };
 
-/// Where checkpoints of a run live: <run>/checkpoints/step-00001000, and `latest`.
+/// How a checkpoint is kept: the number of newest complete ones, and the suffix of the temporary
+/// folder.
 struct SaveOptions {
   std::int64_t keep_last = 2;
-  int attempt = 1;
+  std::int64_t attempt = 1;
 };
 
-/// Writes step-XXXXXXXX under `root` atomically: temporary folder, rank files fsynced, barrier, rank 0 writes index.h5 and
-/// manifest.json, renames, replaces `latest`, applies retention. Collective over `world`.
-/// Returns the bytes of all files. Errors: checkpoint "checkpoint-write" naming file and cause (the temporary folder is
-/// removed, older checkpoints stay; every rank throws).
+/// Writes step-XXXXXXXX under `root` atomically: temporary folder, rank files fsynced, barrier,
+/// rank 0 writes index.h5 and manifest.json, renames, replaces `latest`, removes older checkpoints
+/// and leftovers. Collective over `world`; host memory grows by at most one box. Returns the bytes
+/// of all files. Errors (on every rank): checkpoint "checkpoint-write" naming file and cause, the
+/// temporary folder is removed, older checkpoints stay; internal "checkpoint-record" or
+/// "checkpoint-coverage" if the records are not the boxes of whole tensors.
 std::int64_t save_checkpoint(const std::filesystem::path& root,
                              const RunState& state,
                              std::span<const TensorRecord> tensors,
                              const Comm& world,
                              const SaveOptions& options);
 
-/// Reads every region of every record from the rank files named in the manifest and checks checksums. Collective only in
-/// the sense that every rank must call it. Errors: checkpoint "checkpoint-missing-tensor", "checkpoint-unexpected-tensor",
-/// "checkpoint-shape" (first tensor, both shapes), "checkpoint-checksum", "checkpoint-incomplete" (file named).
-void load_tensors(const std::filesystem::path& checkpoint, std::span<TensorRecord> into);
+/// Reads every region of every record from the rank files named in the manifest, checking
+/// checksums; floating point types are converted. A stored tensor is unexpected if no rank asks for
+/// it although some rank asks for another one of its top-level group ("model", "optim"). Collective
+/// over `world`: if one rank fails, all throw. Host memory grows by the boxes of one tensor.
+/// Errors: checkpoint "checkpoint-missing-tensor", "checkpoint-unexpected-tensor" (first ten
+/// names), "checkpoint-shape" (first tensor, both shapes), "checkpoint-dtype" (integer against
+/// floating point), "checkpoint-checksum" (tensor and file), "checkpoint-incomplete" (file),
+/// "checkpoint-version".
+void load_tensors(const std::filesystem::path& checkpoint,
+                  std::span<TensorRecord> into,
+                  const Comm& world);
 
-/// The manifest's run state, without touching tensors. Errors: checkpoint "checkpoint-incomplete".
+/// The manifest's run state, without touching tensors. Errors: checkpoint "checkpoint-incomplete",
+/// "checkpoint-version".
 [[nodiscard]] RunState read_state(const std::filesystem::path& checkpoint);
 
 /// One checkpoint folder as found on disk.
@@ -68,17 +81,23 @@ struct CheckpointInfo {
   std::string problem;  ///< why it is not complete
 };
 
-/// All step-* folders under `root`, by step number, oldest first. Checks manifest and file sizes, not checksums.
+/// All step-* folders under `root`, by step number, oldest first; none if `root` does not exist.
+/// Checks manifest and file sizes, not checksums.
 [[nodiscard]] std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& root);
 
-/// Tensor table, sizes, run state of a checkpoint or the newest one of a run directory, as text; `verify` reads every
-/// byte. Errors: checkpoint (exit 5) when damaged.
+/// What inspect() shows besides run state and sizes.
 struct InspectOptions {
-  bool tensors = false;
-  bool verify = false;
-  bool json = false;
-  std::optional<std::filesystem::path> diff;  ///< compare with another checkpoint: names, shapes, max|a-b|
+  bool tensors = false;  ///< the table of tensors
+  bool verify = false;   ///< read every byte and check it
+  bool json = false;     ///< one JSON object instead of text
+  std::optional<std::filesystem::path>
+      diff{};  ///< compare with another checkpoint: names, shapes, max|a-b|
 };
-[[nodiscard]] std::string inspect(const std::filesystem::path& checkpoint_or_run, const InspectOptions& options);
+
+/// Describes a checkpoint, or the newest one of a run directory, as text or JSON ending in a
+/// newline. Errors: checkpoint "checkpoint-none" if there is none, "checkpoint-incomplete",
+/// "checkpoint-checksum" or "checkpoint-version" if it (of a run: its newest one) is damaged.
+[[nodiscard]] std::string inspect(const std::filesystem::path& checkpoint_or_run,
+                                  const InspectOptions& options);
 
 }  // namespace colossal

@@ -1,0 +1,137 @@
+// Which folders of a run are checkpoints, and which of them may go?
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/detail/durable.hpp"
+#include "checkpoint/detail/folders.hpp"
+#include "checkpoint/detail/manifest.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+namespace colossal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kTemporary = ".tmp-";
+
+std::vector<fs::path> entries(const fs::path& folder) {
+  std::error_code none_there;
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none_there)) {
+    paths.push_back(entry.path());
+  }
+  return paths;
+}
+
+/// Why a checkpoint cannot be loaded; empty if it can. Damage is what the caller asks for here, so
+/// it is not passed on.
+std::string problem_of(const fs::path& checkpoint) {
+  try {
+    detail::check_files(checkpoint, detail::read_manifest(checkpoint));
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+bool is_leftover(const std::string& name) {
+  return name.starts_with(kPrefix) && name.find(kTemporary) != std::string::npos;
+}
+
+void remove_or_warn(const fs::path& folder) {
+  if (!detail::remove_folder(folder)) {
+    log::warn("[checkpoint] cannot remove {}: its space stays in use", folder.string());
+  }
+}
+
+}  // namespace
+
+namespace detail {
+
+std::string folder_name(std::int64_t step) {
+  return fmt::format("{}{:08}", kPrefix, step);
+}
+
+std::string temporary_name(std::int64_t step, std::int64_t attempt) {
+  return fmt::format("{}{}{}", folder_name(step), kTemporary, attempt);
+}
+
+std::optional<std::int64_t> step_of(std::string_view folder) noexcept {
+  if (!folder.starts_with(kPrefix)) {
+    return std::nullopt;
+  }
+  folder.remove_prefix(kPrefix.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(folder.data(), folder.data() + folder.size(), step);
+  const bool whole = error == std::errc{} && end == folder.data() + folder.size();
+  return whole ? std::optional(step) : std::nullopt;
+}
+
+void remove_old(const fs::path& root, std::int64_t saved, std::int64_t keep_last) {
+  std::vector<CheckpointInfo> complete = list_checkpoints(root);
+  std::erase_if(complete, [](const CheckpointInfo& info) { return !info.complete; });
+  const std::size_t kept = std::min(complete.size(), static_cast<std::size_t>(keep_last));
+  complete.resize(complete.size() - kept);
+  for (const CheckpointInfo& info : complete) {
+    // Renamed first: a removal that is cut short must not look like a damaged checkpoint.
+    const fs::path leaving = root / fmt::format("{}{}old", folder_name(info.step), kTemporary);
+    std::error_code error;
+    if (info.step != saved) {
+      fs::rename(info.path, leaving, error);
+    }
+    if (error) {
+      log::warn("[checkpoint] cannot remove {}: {}", info.path.string(), error.message());
+    }
+  }
+  for (const fs::path& path : entries(root)) {
+    if (is_leftover(path.filename().string())) {
+      remove_or_warn(path);
+    }
+  }
+}
+
+fs::path find_checkpoint(const fs::path& path) {
+  if (fs::exists(path / kManifestName) || step_of(path.filename().string())) {
+    return path;
+  }
+  const fs::path root = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
+  const std::vector<CheckpointInfo> all = list_checkpoints(root);
+  check(!all.empty(),
+        ErrorKind::checkpoint,
+        "checkpoint-none",
+        "no checkpoint in {}: name a run directory or one of its checkpoints/step-* folders",
+        root.string());
+  if (!all.back().complete) {
+    const auto good =
+        std::find_if(all.rbegin(), all.rend(), [](const auto& info) { return info.complete; });
+    fail(ErrorKind::checkpoint,
+         "checkpoint-incomplete",
+         "the newest checkpoint is damaged: {}; {}",
+         all.back().problem,
+         good == all.rend() ? "there is no older one"
+                            : "the newest complete one is " + good->path.string());
+  }
+  return all.back().path;
+}
+
+}  // namespace detail
+
+std::vector<CheckpointInfo> list_checkpoints(const fs::path& root) {
+  std::vector<CheckpointInfo> found;
+  for (const fs::path& path : entries(root)) {
+    if (const std::optional<std::int64_t> step = detail::step_of(path.filename().string())) {
+      std::string problem = problem_of(path);
+      found.push_back({path, *step, problem.empty(), std::move(problem)});
+    }
+  }
+  std::ranges::sort(found, {}, &CheckpointInfo::step);
+  return found;
+}
+
+}  // namespace colossal
