@@ -1,0 +1,85 @@
+// Which checkpoints are kept, and is one replaced without a moment in which none is there?
+#include "unit/checkpoint/fixture.hpp"
+
+using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
+using namespace colossal::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::int64_t> complete_steps(const fs::path& root) {
+  std::vector<std::int64_t> steps;
+  for (const CheckpointInfo& info : list_checkpoints(root)) {
+    if (info.complete) {
+      steps.push_back(info.step);
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("steps are ordered as numbers, not as text", "[retention]") {
+  const TempDir dir;
+  for (const std::int64_t step : {900, 1000, 10000}) {
+    save_one(dir.path(), step, small_model());
+  }
+  CHECK(complete_steps(dir.path()) == std::vector<std::int64_t>{1000, 10000});
+  // Beyond eight digits the names are no longer equally long.
+  save_one(dir.path(), 99'999'999, small_model());
+  save_checkpoint(dir.path(), state_at(100'000'000), small_model(), Comm(), {});
+  CHECK(complete_steps(dir.path()) == std::vector<std::int64_t>{99'999'999, 100'000'000});
+  CHECK(read_file(dir.path() / "latest") == "100000000\n");
+}
+
+TEST_CASE("only complete checkpoints count, incomplete ones stay as evidence", "[retention]") {
+  const TempDir dir;
+  save_one(dir.path(), 1, small_model());
+  save_one(dir.path(), 2, small_model());
+  fs::remove(folder_of(dir.path(), 2) / "manifest.json");
+  save_one(dir.path(), 3, small_model());
+  CHECK(complete_steps(dir.path()) == std::vector<std::int64_t>{1, 3});
+  save_one(dir.path(), 4, small_model());
+  CHECK(complete_steps(dir.path()) == std::vector<std::int64_t>{3, 4});
+  CHECK(fs::exists(folder_of(dir.path(), 2)));
+}
+
+TEST_CASE("what was just saved stays even if older attempts got further", "[retention]") {
+  const TempDir dir;
+  save_one(dir.path(), 30, small_model());
+  save_one(dir.path(), 20, small_model(7), {.keep_last = 1});
+  CHECK(complete_steps(dir.path()) == std::vector<std::int64_t>{20, 30});
+  require_loads(folder_of(dir.path(), 20), small_model(7));
+}
+
+TEST_CASE("leftovers of interrupted saves go at the next good one", "[retention]") {
+  const TempDir dir;
+  fs::create_directories(dir.path() / "step-00000007.tmp-1");
+  write_file(dir.path() / "step-00000007.tmp-1" / "rank-0000.h5", "half");
+  fs::create_directories(dir.path() / "step-00000009.tmp-2");
+  write_file(dir.path() / "step-00000009.tmp-2" / "rank-0005.h5", "of a larger world");
+  save_one(dir.path(), 9, small_model(), {.keep_last = 2, .attempt = 2});
+  CHECK(names_in(dir.path()) == std::vector<std::string>{"latest", "step-00000009"});
+  CHECK(names_in(folder_of(dir.path(), 9)).size() == 3);
+}
+
+TEST_CASE("saving a step again replaces it", "[retention]") {
+  const TempDir dir;
+  save_one(dir.path(), 5, small_model(0));
+  save_one(dir.path(), 5, small_model(40));
+  require_loads(folder_of(dir.path(), 5), small_model(40));
+  CHECK(names_in(dir.path()) == std::vector<std::string>{"latest", "step-00000005"});
+}
+
+TEST_CASE("foreign folders and files are not checkpoints", "[retention]") {
+  const TempDir dir;
+  for (const char* name : {"step-", "step-12x", "step-00000001.old", "best", "step-3.tmp-1"}) {
+    fs::create_directories(dir.path() / name);
+  }
+  CHECK(list_checkpoints(dir.path()).empty());
+  CHECK(list_checkpoints(dir.path() / "nowhere").empty());
+  save_one(dir.path(), 1, small_model());
+  CHECK(fs::exists(dir.path() / "best"));
+  CHECK(fs::exists(dir.path() / "step-12x"));
+}
