@@ -2,6 +2,8 @@
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
 
+#include <array>
+
 using namespace colossal;
 using namespace colossal::test;
 
@@ -26,6 +28,25 @@ Loaded load_batch(const ConfigSandbox& box, const Row& row) {
     sets[0] = "train.micro_batch_size=" + std::to_string(row.micro);
   }
   return box.load(kSynthetic, options(sets, row.world));
+}
+
+/// The only completion of the given numbers by search; zeros if there is none.
+std::array<std::int64_t, 3> complete(std::int64_t data,
+                                     std::int64_t global,
+                                     std::int64_t micro,
+                                     std::int64_t accumulation) {
+  const bool one_known = (global == 0) != (micro == 0) && accumulation == 0;
+  const std::int64_t most = 64;
+  for (std::int64_t m = 1; m <= most; ++m) {
+    for (std::int64_t a = 1; a <= (one_known ? 1 : most); ++a) {
+      const std::int64_t g = data * m * a;
+      if ((micro == 0 || m == micro) && (accumulation == 0 || a == accumulation) &&
+          (global == 0 || g == global)) {
+        return {g, m, a};
+      }
+    }
+  }
+  return {0, 0, 0};
 }
 
 }  // namespace
@@ -125,4 +146,26 @@ TEST_CASE("a given replica count stands in for an unknown world", "[config]") {
       box.load(kSynthetic, options({"parallel.data=4", "train.global_batch_size=32"}));
   REQUIRE(summary(loaded).empty());
   CHECK(loaded.config.train.gradient_accumulation == 2);
+}
+
+TEST_CASE("batch arithmetic agrees with brute force on a grid", "[config]") {
+  const ConfigSandbox box;
+  for (std::int64_t world = 1; world <= 3; ++world) {
+    for (std::int64_t global = 0; global <= 7; ++global) {
+      for (std::int64_t micro = 0; micro <= 3; ++micro) {
+        for (std::int64_t accumulation = 0; accumulation <= 3; ++accumulation) {
+          const Loaded loaded = load_batch(box, {world, global, micro, accumulation, 0, 0, 0});
+          INFO(world << " " << global << " " << micro << " " << accumulation);
+          const bool missing = global == 0 && micro == 0;
+          const auto [g, m, a] = complete(world, global, micro, accumulation);
+          REQUIRE(loaded.has_errors() == (missing || g == 0));
+          if (!loaded.has_errors()) {
+            CHECK(loaded.config.train.global_batch_size == g);
+            CHECK(loaded.config.train.micro_batch_size == m);
+            CHECK(loaded.config.train.gradient_accumulation == a);
+          }
+        }
+      }
+    }
+  }
 }

@@ -63,12 +63,17 @@ class ConfigSandbox {
   }
   /// Loads `text` as run.yaml.
   Loaded load(const std::string& text, const LoadOptions& with = {}) const {
-    return colossal::load(write("run.yaml", text), with);
+    if (text != last_ || last_.empty()) {
+      write("run.yaml", text);
+      last_ = text;
+    }
+    return colossal::load(dir_.path() / "run.yaml", with);
   }
   [[nodiscard]] const std::filesystem::path& path() const { return dir_.path(); }
 
  private:
   TempDir dir_;
+  mutable std::string last_;  ///< content of run.yaml: most tests vary only the options
 };
 
 }  // namespace colossal::test

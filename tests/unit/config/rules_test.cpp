@@ -1,0 +1,212 @@
+// Does every rule across keys hold exactly at its boundary, and say what would be legal?
+#include "config/rules/rules.hpp"
+
+#include "config_sandbox.hpp"
+#include "support/catch.hpp"
+
+using namespace colossal;
+using namespace colossal::test;
+
+namespace {
+
+/// One row: overrides on the synthetic (or text) base and the ids that must come out.
+struct Row {
+  std::vector<std::string> sets;
+  std::string ids;
+};
+
+std::string ids_of(const Loaded& loaded) {
+  std::string ids;
+  for (const Diagnostic& item : loaded.diagnostics) {
+    ids += (ids.empty() ? "" : " ") + item.id;
+  }
+  return ids;
+}
+
+void check_rows(const std::string& base, std::int64_t world, const std::vector<Row>& rows) {
+  const ConfigSandbox box;
+  for (const Row& row : rows) {
+    const Loaded loaded = box.load(base, options(row.sets, world));
+    std::string sets;
+    for (const std::string& set : row.sets) {
+      sets += set + " ";
+    }
+    INFO(sets << "\n" << render(loaded.diagnostics));
+    CHECK(ids_of(loaded) == row.ids);
+  }
+}
+
+Diagnostic only(const std::string& base, std::vector<std::string> sets, std::int64_t world = 0) {
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(base, options(std::move(sets), world));
+  INFO(render(loaded.diagnostics));
+  REQUIRE(loaded.diagnostics.size() == 1);
+  return loaded.diagnostics[0];
+}
+
+}  // namespace
+
+TEST_CASE("heads divide the hidden size", "[config]") {
+  check_rows(
+      kSynthetic,
+      0,
+      {{{"model.num_heads=64"}, ""},
+       {{"model.num_heads=1"}, ""},
+       {{"model.num_heads=3"}, "heads-divisible"},
+       {{"model.num_heads=128"}, "heads-divisible"},
+       {{"model.num_kv_heads=1"}, ""},
+       {{"model.num_kv_heads=2"}, ""},
+       {{"model.num_kv_heads=3"}, "kv-heads-divisible"},
+       {{"model.num_kv_heads=8"}, "kv-heads-divisible"},
+       {{"model.num_heads=5", "model.num_kv_heads=2"}, "heads-divisible kv-heads-divisible"}});
+}
+
+TEST_CASE("the fix lists the divisors (ColossalAI 605)", "[config]") {
+  CHECK(only(kSynthetic, {"model.hidden_size=25", "model.num_heads=4"}).fix ==
+        "num_heads: 1 | 5 | 25");
+  CHECK(only(kSynthetic, {"model.num_heads=12", "model.hidden_size=768", "model.num_kv_heads=8"})
+            .fix == "num_kv_heads: 1 | 2 | 3 | 4 | 6 | 12");
+}
+
+TEST_CASE("nearest divisors are at most eight, ascending", "[config]") {
+  CHECK(detail::nearest_divisors(1, 7) == "1");
+  CHECK(detail::nearest_divisors(13, 5) == "1 | 13");
+  CHECK(detail::nearest_divisors(5040, 100) == "72 | 80 | 84 | 90 | 105 | 112 | 120 | 126");
+}
+
+TEST_CASE("positions cover the sequence", "[config]") {
+  check_rows(kSynthetic,
+             0,
+             {{{"model.max_seq_length=64"}, ""},
+              {{"model.max_seq_length=63"}, "seq-too-long"},
+              {{"data.seq_length=1k"}, ""},
+              {{"model.preset=gpt2-124m", "data.seq_length=1024"}, ""},
+              {{"model.preset=gpt2-124m", "data.seq_length=1025"}, "seq-too-long"}});
+}
+
+TEST_CASE("the vocabulary covers the tokenizer", "[config]") {
+  check_rows(kText,
+             0,
+             {{{"model.vocab_size=256"}, ""},
+              {{"model.vocab_size=255"}, "vocab-too-small"},
+              {{"model.vocab_size=50257"}, ""},
+              {{"model.vocab_size=auto"}, ""}});
+  check_rows(
+      kSynthetic, 0, {{{"model.vocab_size=2"}, ""}, {{"model.vocab_size=auto"}, "required"}});
+}
+
+TEST_CASE("replicas fill the world", "[config]") {
+  check_rows(kSynthetic,
+             3,
+             {{{}, ""},
+              {{"parallel.data=3"}, ""},
+              {{"parallel.data=auto"}, ""},
+              {{"parallel.data=2"}, "world-size"},
+              {{"parallel.data=4"}, "world-size"}});
+  check_rows(kSynthetic, 0, {{{"parallel.data=7"}, ""}});
+  const Diagnostic error = only(kSynthetic, {"parallel.data=2"}, 3);
+  CHECK(error.message == "parallel.data 2 does not fill 3 processes");
+  CHECK(error.why.find("world size 3: no launcher environment found") != std::string::npos);
+}
+
+TEST_CASE("warm-up ends within the run, whatever counts its length", "[config]") {
+  check_rows(
+      kSynthetic,
+      1,
+      {{{"scheduler.warmup_steps=50"}, ""},
+       {{"scheduler.warmup_steps=51"}, "warmup-too-long"},
+       {{"scheduler.warmup_steps=51", "train.steps=null", "train.samples=204"}, ""},
+       {{"scheduler.warmup_steps=51", "train.steps=null", "train.samples=200"}, "warmup-too-long"},
+       {{"scheduler.warmup_steps=51", "train.steps=null", "train.tokens=12800"}, "warmup-too-long"},
+       {{"scheduler.warmup_steps=51", "train.steps=null", "train.epochs=1"}, ""},
+       {{"scheduler.warmup_ratio=0.99"}, ""}});
+  // Unknown world: the length of a token budget is unknown too.
+  check_rows(
+      kSynthetic, 0, {{{"scheduler.warmup_steps=51", "train.steps=null", "train.tokens=1"}, ""}});
+}
+
+TEST_CASE("warnings do not stop a run", "[config]") {
+  check_rows(kText,
+             1,
+             {{{"optimizer.lr=1"}, ""},
+              {{"optimizer.lr=1.01"}, "lr-too-large"},
+              {{"data.eval=[b]", "eval.every_steps=50"}, ""},
+              {{"data.eval=[b]", "eval.every_steps=51"}, "never-runs"},
+              {{"checkpoint.at_end=false"}, "checkpoint-none"},
+              {{"checkpoint.at_end=false", "checkpoint.every_steps=50"}, ""},
+              {{"checkpoint.at_end=false", "checkpoint.every_steps=51"}, "checkpoint-none"}});
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(kText, options({"optimizer.lr=2", "checkpoint.at_end=false"}));
+  CHECK(loaded.diagnostics.size() == 2);
+  CHECK_FALSE(loaded.has_errors());
+}
+
+TEST_CASE("a budget that is not whole is said, with the steps", "[config]") {
+  check_rows(kSynthetic,
+             1,
+             {{{"train.steps=null", "train.tokens=512"}, ""},
+              {{"train.steps=null", "train.tokens=513"}, "tokens-not-multiple"},
+              {{"train.steps=null", "train.samples=8"}, ""},
+              {{"train.steps=null", "train.samples=9"}, "tokens-not-multiple"}});
+  const Diagnostic note = only(kSynthetic, {"train.steps=null", "train.samples=9"}, 1);
+  CHECK(note.severity == Diagnostic::Severity::note);
+  CHECK(note.message == "9 samples are rounded up to 3 steps of 4");
+}
+
+TEST_CASE("an evaluation needs data and settings need an evaluation", "[config]") {
+  check_rows(kText,
+             0,
+             {{{"data.eval=[b]"}, ""},
+              {{"eval.every_steps=5"}, "eval-needs-data"},
+              {{"eval.at_start=true"}, "eval-needs-data"},
+              {{"eval.at_end=true"}, "eval-needs-data"},
+              {{"eval.at_end=false"}, ""},
+              {{"data.eval=[b]", "eval.max_batches=1"}, ""},
+              {{"data.eval=[b]", "eval.max_batches=1", "eval.at_end=false"}, "unused-section"},
+              {{"eval.max_batches=1"}, "unused-section"}});
+  CHECK(only(kSynthetic, {"eval.at_end=true"}).fix ==
+        "remove eval.at_end; synthetic data has no evaluation set");
+}
+
+TEST_CASE("settings that nothing reads are refused, their defaults are not", "[config]") {
+  check_rows(kSynthetic,
+             0,
+             {{{"train.max_skipped_steps=3"}, "unused-section"},
+              {{"train.max_skipped_steps=50"}, ""},
+              {{"train.max_skipped_steps=3", "train.nonfinite=skip"}, ""},
+              {{"scheduler.warmup_start=0.5"}, "unused-section"},
+              {{"scheduler.warmup_start=0.5", "scheduler.warmup_steps=0"}, "unused-section"},
+              {{"scheduler.warmup_start=0.5", "scheduler.warmup_steps=1"}, ""},
+              {{"scheduler.warmup_start=0.5", "scheduler.warmup_ratio=0.1"}, ""},
+              {{"scheduler.warmup_start=0"}, ""},
+              {{"scheduler.min_lr_ratio=0"}, "unused-section"},
+              {{"scheduler.min_lr_ratio=null"}, ""},
+              {{"scheduler.decay_steps=3"}, "unused-section"},
+              {{"scheduler.decay_steps=3", "scheduler.type=cosine"}, ""}});
+}
+
+TEST_CASE("the run's name is a folder name, also when it is the file's", "[config]") {
+  check_rows(kSynthetic,
+             0,
+             {{{"run.name=A-z_0.9"}, ""},
+              {{"run.name=" + std::string(80, 'a')}, ""},
+              {{"run.name=" + std::string(81, 'a')}, "bad-name"},
+              {{"run.name=a/b"}, "bad-name"},
+              {{"run.name=.."}, "bad-name"},
+              {{"run.name=caf\xc3\xa9"}, "bad-name"}});
+  const ConfigSandbox box;
+  const auto path = box.write("my run.yaml", kSynthetic);
+  CHECK(ids_of(load(path)) == "bad-name");
+  CHECK(ids_of(load(path, options({"run.name=mine"}))).empty());
+}
+
+TEST_CASE("rules of all topics report together", "[config]") {
+  check_rows(kText,
+             3,
+             {{{"parallel.data=2",
+                "model.num_heads=5",
+                "model.vocab_size=7",
+                "scheduler.warmup_steps=90",
+                "eval.every_steps=4"},
+               "world-size heads-divisible vocab-too-small warmup-too-long eval-needs-data"}});
+}
