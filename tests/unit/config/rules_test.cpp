@@ -164,8 +164,12 @@ TEST_CASE("an evaluation needs data and settings need an evaluation", "[config]"
               {{"data.eval=[b]", "eval.max_batches=1"}, ""},
               {{"data.eval=[b]", "eval.max_batches=1", "eval.at_end=false"}, "unused-section"},
               {{"eval.max_batches=1"}, "unused-section"}});
-  CHECK(only(kSynthetic, {"eval.at_end=true"}).fix ==
-        "remove eval.at_end; synthetic data has no evaluation set");
+  // Synthetic data come with an evaluation split.
+  check_rows(kSynthetic,
+             0,
+             {{{"eval.at_end=true"}, ""},
+              {{"eval.every_steps=5"}, ""},
+              {{"eval.every_steps=5", "eval.max_batches=1"}, ""}});
 }
 
 TEST_CASE("settings that nothing reads are refused, their defaults are not", "[config]") {

@@ -197,7 +197,9 @@ TEST_CASE("every shipped configuration is legal, for the loader and the schema",
     if (entry.path().extension() == ".yaml") {
       const Loaded loaded = load(entry.path(), options({}, 2));
       INFO(entry.path().filename().string() << "\n" << render(loaded.diagnostics));
-      CHECK(loaded.diagnostics.empty());
+      for (const Diagnostic& item : loaded.diagnostics) {
+        CHECK(item.severity == Diagnostic::Severity::note);
+      }
       CHECK(schema.accepts(read(entry.path())));
       ++files;
     }
