@@ -21,7 +21,6 @@ void evaluation_has_data(const RuleInput& in) {
                                      : "eval.at_start";
   Diagnostic& error =
       in.error("eval-needs-data", key, fmt::format("{} is set, but data.eval is not", key));
-  error.related.push_back(in.with("data.type"));
   error.fix = fmt::format("add `eval: [FILE]` to `data`, or remove {}", key);
 }
 
