@@ -4,9 +4,9 @@
 #include "checkpoint/checkpoint.hpp"
 #include "comm/launch.hpp"
 #include "config/load.hpp"
+#include "config/suggest.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "config/suggest.hpp"
 #include "train/commands.hpp"
 #include "train/startup.hpp"
 
@@ -187,6 +187,7 @@ void add_config_commands(CommandLine& line) {
                                   "config",
                                   "print configurations and their schema",
                                   "colossal-train config show configs/tiny-cpu.yaml --minimal");
+  command->footer([] { return "\nKeys of a configuration:\n" + key_help(); });
   CLI::App* show = add_command(*command,
                                "show",
                                "print a configuration as the program understands it",
