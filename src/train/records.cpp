@@ -2,29 +2,77 @@
 #include "train/records.hpp"
 
 #include <string>
+#include <utility>
 
 namespace colossal {
 namespace {
 
-/// The record of one segment, of which `flat` is the master or a state.
-TensorRecord make_record(const std::string& prefix,
-                         const at::Tensor& flat,
-                         const Segment& segment,
-                         const ParamSpec& spec,
-                         const Mesh& mesh) {
-  const Shape local = local_shape(spec.layout, spec.padded, mesh);
-  TensorRecord record;
-  record.name = prefix + spec.name;
-  record.global = spec.shape;
-  record.local = flat.narrow(0, segment.offset, segment.end - segment.begin);
-  record.regions = flat_range(logical_regions(spec, mesh), local, segment.begin, segment.end);
-  record.owner = is_owner(spec, mesh);
-  if (segment.begin == 0 && segment.end == numel(local)) {
-    record.local = record.local.view(local);
-  } else {
-    record.piece = FlatPiece{local, segment.begin};
+/// Row-major position of `offset` in a tensor of shape `local`.
+std::int64_t flat_index(const Shape& offset, const Shape& local) {
+  std::int64_t index = 0;
+  for (std::size_t dim = 0; dim < local.size(); ++dim) {
+    index = index * local[dim] + offset[dim];
   }
-  return record;
+  return index;
+}
+
+/// True if the box's elements are neighbours in a row-major tensor of shape `local`.
+bool is_contiguous(const Region& box, const Shape& local) {
+  bool whole = true;  // all dims inside the current one are whole
+  for (std::size_t dim = local.size(); dim-- > 0;) {
+    if (!whole && box.extent[dim] != 1) {
+      return false;
+    }
+    whole = whole && box.extent[dim] == local[dim];
+  }
+  return true;
+}
+
+/// Everything about one segment that its master and states have in common.
+struct SegmentBoxes {
+  const ParamSpec& spec;
+  const Segment& segment;
+  Shape local;
+  std::vector<Region> boxes;
+  bool owner;
+
+  void append(const std::string& prefix,
+              const at::Tensor& flat,
+              std::vector<TensorRecord>& records) const {
+    const std::string name = prefix + spec.name;
+    if (segment.begin == 0 && segment.end == numel(local)) {
+      records.push_back({name,
+                         spec.shape,
+                         flat.narrow(0, segment.offset, segment.end).view(local),
+                         boxes,
+                         owner});
+      return;
+    }
+    for (const Region& box : boxes) {
+      check(is_contiguous(box, local),
+            ErrorKind::internal,
+            "record-box",
+            "a part of '{}' is not contiguous in its shard",
+            spec.name);
+      const std::int64_t at = segment.offset + flat_index(box.local_offset, local) - segment.begin;
+      const Region moved{box.global_offset, Shape(local.size(), 0), box.extent};
+      records.push_back({name,
+                         spec.shape,
+                         flat.narrow(0, at, numel(box.extent)).view(box.extent),
+                         {moved},
+                         owner});
+    }
+  }
+};
+
+SegmentBoxes boxes_of(const Segment& segment, const ParamSpec& spec, const Mesh& mesh) {
+  const Shape local = local_shape(spec.layout, spec.padded, mesh);
+  const std::vector<Region> parts = logical_regions(spec, mesh);
+  return {spec,
+          segment,
+          local,
+          flat_range(parts, local, segment.begin, segment.end),
+          is_owner(spec, mesh)};
 }
 
 }  // namespace
@@ -36,9 +84,10 @@ std::vector<TensorRecord> make_records(std::span<const FlatShard> shards,
   for (const FlatShard& shard : shards) {
     for (const Segment& segment : shard.segments) {
       const ParamSpec& spec = parameters[static_cast<std::size_t>(segment.param)]->spec();
-      records.push_back(make_record("model/", shard.master, segment, spec, mesh));
+      const SegmentBoxes boxes = boxes_of(segment, spec, mesh);
+      boxes.append("model/", shard.master, records);
       for (const auto& [state, tensor] : shard.state) {
-        records.push_back(make_record("optim/" + state + "/", tensor, segment, spec, mesh));
+        boxes.append("optim/" + state + "/", tensor, records);
       }
     }
   }

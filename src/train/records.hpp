@@ -12,8 +12,9 @@
 namespace colossal {
 
 /// Records "model/<name>" (masters) and "optim/<state>/<name>" of everything `shards` hold: views
-/// of live memory, vocabulary padding left out; a segment that is only part of its parameter's
-/// local tensor becomes a FlatPiece. `parameters` is indexed by Segment::param.
+/// of live memory, vocabulary padding left out. A segment that is only part of its parameter's
+/// local tensor gives one record per box. `parameters` is indexed by Segment::param. Errors:
+/// internal "record-box" if a box of a partial segment is not contiguous.
 [[nodiscard]] std::vector<TensorRecord> make_records(std::span<const FlatShard> shards,
                                                      std::span<Parameter* const> parameters,
                                                      const Mesh& mesh);

@@ -159,10 +159,11 @@ StepReport Trainer::step() {
   parts_.store->finish_gradients();
 
   tell("update");
-  report.loss =
-      sum_over_data(loss_sum.item<double>(), 0, data).first / static_cast<double>(totals.labelled);
-  report.grad_norm =
-      global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context);
+  const double mine = poisoned ? std::nan("") : loss_sum.item<double>();
+  const double loss = sum_over_data(mine, 0, data).first;
+  report.loss = unsigned_nan(loss / static_cast<double>(totals.labelled));
+  report.grad_norm = unsigned_nan(
+      global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context));
   report.tokens = totals.labelled;
   report.samples = totals.samples;
   report.data_hash = totals.data_hash;

@@ -112,7 +112,7 @@ std::filesystem::path train_leg(const Config& config,
                                 const std::filesystem::path& root,
                                 Trained& all) {
   const std::int64_t begin = from.empty() ? 0 : read_state(from).step;
-  const std::unique_ptr<Trainer> trainer = make_trainer(config, context, begin + 2, from, world);
+  const std::unique_ptr<Trainer> trainer = make_trainer(config, context, begin + 2, from);
   Trained leg = finish(*trainer);
   all.reports.insert(all.reports.end(), leg.reports.begin(), leg.reports.end());
   all.tensors = std::move(leg.tensors);

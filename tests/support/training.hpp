@@ -90,19 +90,18 @@ inline RunState state_at(std::int64_t step, std::int64_t consumed) {
 }
 
 /// A trainer that stops after `stop` steps of `config`'s schedule: at the start, or at the position
-/// and with the tensors of the checkpoint `from`, read by the ranks of `world`, if that is given.
+/// and with the tensors of the checkpoint `from` if that is given.
 inline std::unique_ptr<Trainer> make_trainer(const Config& config,
                                              const ParallelContext& context,
                                              std::int64_t stop,
-                                             const std::filesystem::path& from = {},
-                                             const Comm& world = Comm()) {
+                                             const std::filesystem::path& from = {}) {
   const RunState state = from.empty() ? RunState{} : read_state(from);
   TrainerParts parts = build(config, context, state);
   parts.total_steps = stop;
   auto trainer = std::make_unique<Trainer>(std::move(parts), state);
   if (!from.empty()) {
     std::vector<TensorRecord> records = trainer->records();
-    load_tensors(from, records, world);
+    load_tensors(from, records, context.comm(data_axes()));
     trainer->parts().store->publish();
   }
   return trainer;

@@ -1,10 +1,12 @@
 // Do records name every element of a shard by its place in the whole tensor?
 #include "train/records.hpp"
 
+#include "core/error.hpp"
 #include "support/catch.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/neg.h>
 
 using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
@@ -59,27 +61,30 @@ TEST_CASE("records are views: writing into one writes the shard", "[records]") {
   CHECK(fixture.shard.master[63].item<double>() == 63);
 }
 
-TEST_CASE("a part of a parameter is a piece of its local tensor, in boxes", "[records]") {
+TEST_CASE("a part of a parameter gives one record per box", "[records]") {
   Padded fixture;
   // Elements 6 to 17 of the table: the end of row 1, rows 2 and 3, the start of row 4.
   fixture.shard.segments = {{.param = 0, .begin = 6, .end = 18, .offset = 64}};
-  const TensorRecord record = fixture.records().front();
-  REQUIRE(record.piece.has_value());
-  CHECK(record.piece->shape == Shape{8, 4});
-  CHECK(record.piece->begin == 6);
-  CHECK(at::equal(record.local, at::arange(64, 76, at::kDouble)));
+  at::Tensor whole = at::full({5, 4}, -1.0, at::kDouble);
   std::int64_t covered = 0;
-  for (const Region& box : record.regions) {
-    CHECK(box.global_offset == box.local_offset);
+  for (const TensorRecord& record : fixture.records()) {
+    if (!record.name.starts_with("model/")) {
+      continue;
+    }
+    const Region& box = record.regions.at(0);
+    whole.narrow(0, box.global_offset[0], box.extent[0])
+        .narrow(1, box.global_offset[1], box.extent[1])
+        .copy_(record.local);
     covered += numel(box.extent);
   }
   CHECK(covered == 12);
+  CHECK(at::equal(whole.view({-1}).narrow(0, 6, 12), at::arange(64, 76, at::kDouble)));
 }
 
-TEST_CASE("a part that holds padding only has no boxes", "[records]") {
+TEST_CASE("a part that holds padding only gives no record", "[records]") {
   Padded fixture;
   fixture.shard.segments = {{.param = 0, .begin = 20, .end = 32, .offset = 0}};
-  CHECK(fixture.records().front().regions.empty());
+  CHECK(fixture.records().empty());
 }
 
 TEST_CASE("only one rank of a data axis owns a replicated parameter", "[records]") {
@@ -93,4 +98,21 @@ TEST_CASE("only one rank of a data axis owns a replicated parameter", "[records]
                           .tied_to = {}});
   CHECK(fixture.records(Mesh({.dp = 2}, 0))[0].owner);
   CHECK_FALSE(fixture.records(Mesh({.dp = 2}, 1))[0].owner);
+}
+
+TEST_CASE("a box that is scattered in its shard is refused", "[records]") {
+  Padded fixture;
+  fixture.parameter = Parameter(ParamSpec{.name = "scattered",
+                                          .shape = {8, 3},
+                                          .padded = {8, 4},
+                                          .layout = {},
+                                          .init = {},
+                                          .tied_to = {}});
+  fixture.shard.segments = {{.param = 0, .begin = 0, .end = 28, .offset = 0}};
+  try {
+    static_cast<void>(fixture.records());
+    FAIL("accepted");
+  } catch (const Error& error) {
+    CHECK(error.id() == "record-box");
+  }
 }
