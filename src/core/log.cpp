@@ -89,7 +89,9 @@ void console(std::string_view text) {
   Sink& s = sink();
   const std::lock_guard lock(s.mutex);
   if (s.options.rank == 0) {
-    to_stderr(text);
+    if (s.options.level <= Level::info) {  // -q keeps stderr quiet, never the file
+      to_stderr(text);
+    }
     to_file(s, text);
   }
 }

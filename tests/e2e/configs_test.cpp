@@ -22,7 +22,7 @@ TEST_CASE("every shipped configuration validates and names the schema", "[config
   REQUIRE(shipped().size() >= 5);
   for (const fs::path& file : shipped()) {
     const Outcome outcome = run_expecting(0, {"validate", file.string()});
-    CHECK(outcome.out == file.string() + ": ok\n");
+    CHECK(outcome.out.ends_with(file.string() + ": ok\n"));
     CHECK(read_file(file).starts_with(
         "# yaml-language-server: $schema=../schemas/colossal-train.schema.json\n"));
   }

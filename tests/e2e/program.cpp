@@ -197,7 +197,8 @@ std::map<int, Json> records(const fs::path& folder, const std::string& kind) {
   for (std::string line; std::getline(lines, line);) {
     Json record = Json::parse(line);
     if (record.at("kind") == kind) {
-      found[record.at("step").get<int>()] = std::move(record);
+      const int step = record.at("step").get<int>();
+      found[step] = std::move(record);
     }
   }
   return found;
