@@ -6,10 +6,7 @@
 #include "nn/kernels/layer_norm.hpp"
 #include "nn/kernels/token_loss.hpp"
 
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -157,66 +154,28 @@ std::optional<at::Tensor> optional_of(const at::Tensor& x) {
   return x.defined() ? std::optional(x) : std::nullopt;
 }
 
-/// [B,m,S,d] -> [B,n,S,d]: each head n / m times.
-at::Tensor repeat_heads(const at::Tensor& x, std::int64_t num_heads) {
-  const std::int64_t kv = x.size(1);
-  if (kv == num_heads) {
-    return x;
-  }
-  return x.unsqueeze(2)
-      .expand({x.size(0), kv, num_heads / kv, x.size(2), x.size(3)})
-      .reshape({x.size(0), num_heads, x.size(2), x.size(3)});
-}
-
-/// The adjoint of repeat_heads.
-at::Tensor sum_heads(const at::Tensor& grad, std::int64_t num_kv_heads) {
-  if (grad.size(1) == num_kv_heads) {
-    return grad;
-  }
-  return grad.unflatten(1, {num_kv_heads, grad.size(1) / num_kv_heads}).sum(2);
-}
-
 struct AttentionFunction : Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* ctx,
                             const at::Tensor& qkv,
-                            const PackedHeads& heads,
-                            bool causal) {
-    const QkvViews views = split_heads(qkv, heads);
-    const at::Tensor k = repeat_heads(views.k, heads.num_heads);
-    const at::Tensor v = repeat_heads(views.v, heads.num_heads);
-    const auto [out, lse] =
-        at::_scaled_dot_product_flash_attention_for_cpu(views.q, k, v, 0.0, causal);
-    ctx->save_for_backward({qkv, out, lse});
-    ctx->saved_data["num_heads"] = heads.num_heads;
-    ctx->saved_data["num_kv_heads"] = heads.num_kv_heads;
-    ctx->saved_data["head_dim"] = heads.head_dim;
-    ctx->saved_data["causal"] = causal;
-    return out.transpose(1, 2).flatten(2);
+                            const kernels::AttentionShape& shape) {
+    kernels::AttentionResult result = kernels::attention_forward(qkv.contiguous(), shape);
+    ctx->save_for_backward({qkv, result.context_bsh, result.log_sum});
+    ctx->saved_data["num_heads"] = shape.num_heads;
+    ctx->saved_data["num_kv_heads"] = shape.num_kv_heads;
+    ctx->saved_data["head_dim"] = shape.head_dim;
+    ctx->saved_data["causal"] = shape.causal;
+    return result.context_bsh;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const PackedHeads heads{ctx->saved_data["num_heads"].toInt(),
-                            ctx->saved_data["num_kv_heads"].toInt(),
-                            ctx->saved_data["head_dim"].toInt()};
-    const at::Tensor& qkv = saved[0];
-    const QkvViews views = split_heads(qkv, heads);
-    const at::Tensor g = grads[0].unflatten(2, {heads.num_heads, heads.head_dim}).transpose(1, 2);
-    const auto [q_grad, k_grad, v_grad] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        g,
-        views.q,
-        repeat_heads(views.k, heads.num_heads),
-        repeat_heads(views.v, heads.num_heads),
-        saved[1],
-        saved[2],
-        0.0,
-        ctx->saved_data["causal"].toBool());
-    const at::Tensor qkv_grad = at::empty_like(qkv);
-    const QkvViews out = split_heads(qkv_grad, heads);
-    out.q.copy_(q_grad);
-    out.k.copy_(sum_heads(k_grad, heads.num_kv_heads));
-    out.v.copy_(sum_heads(v_grad, heads.num_kv_heads));
-    return {qkv_grad, {}, {}};
+    const kernels::AttentionShape shape{ctx->saved_data["num_heads"].toInt(),
+                                        ctx->saved_data["num_kv_heads"].toInt(),
+                                        ctx->saved_data["head_dim"].toInt(),
+                                        ctx->saved_data["causal"].toBool()};
+    return {kernels::attention_backward(
+                grads[0].contiguous(), saved[0].contiguous(), {saved[1], saved[2]}, shape),
+            {}};
   }
 };
 
@@ -273,19 +232,8 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   return SwigluFunction::apply(gate, up);
 }
 
-QkvViews split_heads(const at::Tensor& qkv_bsd, const PackedHeads& heads) {
-  const auto part = [&](std::int64_t first, std::int64_t count) {
-    return qkv_bsd.narrow(2, first * heads.head_dim, count * heads.head_dim)
-        .unflatten(2, {count, heads.head_dim})
-        .transpose(1, 2);
-  };
-  return {part(0, heads.num_heads),
-          part(heads.num_heads, heads.num_kv_heads),
-          part(heads.num_heads + heads.num_kv_heads, heads.num_kv_heads)};
-}
-
-at::Tensor fused_attention(const at::Tensor& qkv_bsd, const PackedHeads& heads, bool causal) {
-  return AttentionFunction::apply(qkv_bsd, heads, causal);
+at::Tensor attention(const at::Tensor& qkv_bsd, const kernels::AttentionShape& shape) {
+  return AttentionFunction::apply(qkv_bsd, shape);
 }
 
 at::Tensor token_loss(const at::Tensor& logits_bsv,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/config.hpp"
+#include "nn/kernels/attention.hpp"
 #include "nn/kernels/dropout.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -35,26 +36,9 @@ namespace colossal {
 /// silu(gate) * up.
 [[nodiscard]] at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 
-/// Heads of a packed activation: q heads, then k heads, then v heads on the last dim.
-struct PackedHeads {
-  std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads = 0;
-  std::int64_t head_dim = 0;
-};
-
-/// q [B,n,S,d], k and v [B,m,S,d]: views of qkv_bsd.
-struct QkvViews {
-  at::Tensor q;
-  at::Tensor k;
-  at::Tensor v;
-};
-[[nodiscard]] QkvViews split_heads(const at::Tensor& qkv_bsd, const PackedHeads& heads);
-
-/// softmax(q k^T / sqrt(d) + mask) v by ATen's fused CPU kernel: probabilities are never stored.
-/// Returns context_bsh with h = n d. Each k, v head serves n / m q heads.
-[[nodiscard]] at::Tensor fused_attention(const at::Tensor& qkv_bsd,
-                                         const PackedHeads& heads,
-                                         bool causal);
+/// softmax(q k^T / sqrt(head_dim) + mask) v of a packed qkv, see kernels::attention_forward:
+/// probabilities are never stored. Returns context_bsh.
+[[nodiscard]] at::Tensor attention(const at::Tensor& qkv_bsd, const kernels::AttentionShape& shape);
 
 /// Scalar sum over labelled tokens of the cross entropy, see kernels::token_loss. Consumes
 /// logits_bsv: where a gradient is wanted they are overwritten by it, so nobody may use them after.

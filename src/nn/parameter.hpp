@@ -31,6 +31,7 @@ struct ParamSpec {
 class Parameter {
  public:
   explicit Parameter(ParamSpec spec);
+  /// What the parameter is; `padded` is filled in.
   [[nodiscard]] const ParamSpec& spec() const noexcept { return spec_; }
   /// This rank's part, a leaf of autograd. Errors: internal "parameter-unavailable" naming the
   /// parameter while its owner has not acquired it.
@@ -54,6 +55,7 @@ class Parameter {
 /// this rank writes them to checkpoints iff its coordinate is 0 on every axis that does not shard
 /// the parameter (pp excluded).
 [[nodiscard]] std::vector<Region> logical_regions(const ParamSpec& spec, const Mesh& mesh);
+/// See logical_regions.
 [[nodiscard]] bool is_owner(const ParamSpec& spec, const Mesh& mesh);
 
 /// Fills `local` (contiguous, local padded shape) with this parameter's initial values.

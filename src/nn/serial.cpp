@@ -156,19 +156,20 @@ class SerialAttention : public AttentionCore {
       : spec_(spec), stream_(stream_key(seed, spec.name)) {}
 
   at::Tensor forward(const at::Tensor& qkv_bsd, const Batch& batch) override {
-    const PackedHeads heads{spec_.num_heads, spec_.num_kv_heads, spec_.head_dim};
+    const kernels::AttentionShape shape{
+        spec_.num_heads, spec_.num_kv_heads, spec_.head_dim, spec_.causal};
     const bool drop = spec_.dropout > 0 && batch.training;
     if (!spec_.math && !drop) {
-      return fused_attention(qkv_bsd, heads, spec_.causal);
+      return attention(qkv_bsd, shape);
     }
-    return math_attention(split_heads(qkv_bsd, heads), drop ? &batch : nullptr);
+    return math_attention(kernels::split_heads(qkv_bsd, shape), drop ? &batch : nullptr);
   }
 
   std::vector<Parameter*> parameters() override { return {}; }
 
  private:
   /// The reference: probabilities are stored, so dropout can act on them.
-  [[nodiscard]] at::Tensor math_attention(const QkvViews& x, const Batch* dropped) const {
+  [[nodiscard]] at::Tensor math_attention(const kernels::QkvViews& x, const Batch* dropped) const {
     const std::int64_t group = spec_.num_heads / spec_.num_kv_heads;
     const std::int64_t keys = x.k.size(2);
     const auto shared = [&](const at::Tensor& kv) { return kv.unsqueeze(2); };  // [B,m,1,S,d]

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <hdf5.h>
 
+#include <cstdint>
 #include <filesystem>
-#include <stdexcept>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,97 +15,32 @@ namespace colossal::test {
 /// Whatever is missing throws std::runtime_error naming it, which fails the test.
 class Golden {
  public:
-  explicit Golden(const std::filesystem::path& path)
-      : path_(path.string()), file_(H5Fopen(path_.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT)) {
-    require(file_ >= 0, "the file");
-  }
-  ~Golden() { H5Fclose(file_); }
+  explicit Golden(const std::filesystem::path& path);
+  ~Golden();
   Golden(const Golden&) = delete;
   Golden& operator=(const Golden&) = delete;
 
   /// A dataset as fp32, fp64 or int64, as stored.
-  [[nodiscard]] at::Tensor tensor(const std::string& name) const {
-    const hid_t set = H5Dopen2(file_, name.c_str(), H5P_DEFAULT);
-    require(set >= 0, name);
-    const hid_t space = H5Dget_space(set);
-    const hid_t type = H5Dget_type(set);
-    std::vector<hsize_t> dims(static_cast<std::size_t>(H5Sget_simple_extent_ndims(space)));
-    H5Sget_simple_extent_dims(space, dims.data(), nullptr);
-    const bool real = H5Tget_class(type) == H5T_FLOAT;
-    const bool wide = H5Tget_size(type) == 8;
-    const at::ScalarType dtype = !real ? at::kLong : wide ? at::kDouble : at::kFloat;
-    at::Tensor values =
-        at::empty(std::vector<std::int64_t>(dims.begin(), dims.end()), at::dtype(dtype));
-    const hid_t memory = !real ? H5T_NATIVE_INT64 : wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT;
-    const herr_t status =
-        H5Dread(set, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.mutable_data_ptr());
-    H5Tclose(type);
-    H5Sclose(space);
-    H5Dclose(set);
-    require(status >= 0, name);
-    return values;
-  }
-
+  [[nodiscard]] at::Tensor tensor(const std::string& name) const;
   /// Names of what a group holds, in alphabetical order.
-  [[nodiscard]] std::vector<std::string> names(const std::string& group) const {
-    const hid_t id = H5Gopen2(file_, group.c_str(), H5P_DEFAULT);
-    require(id >= 0, group);
-    H5G_info_t info;
-    H5Gget_info(id, &info);
-    std::vector<std::string> result;
-    for (hsize_t i = 0; i < info.nlinks; ++i) {
-      std::string name(256, '\0');
-      const ssize_t length = H5Lget_name_by_idx(
-          id, ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size(), H5P_DEFAULT);
-      name.resize(static_cast<std::size_t>(length));
-      result.push_back(std::move(name));
-    }
-    H5Gclose(id);
-    return result;
-  }
-
+  [[nodiscard]] std::vector<std::string> names(const std::string& group) const;
   /// A numeric attribute of a group.
-  [[nodiscard]] double number(const std::string& group, const std::string& name) const {
-    double value = 0;
-    with_attribute(group, name, [&](hid_t id) { return H5Aread(id, H5T_NATIVE_DOUBLE, &value); });
-    return value;
-  }
-
-  [[nodiscard]] std::int64_t integer(const std::string& group, const std::string& name) const {
-    return static_cast<std::int64_t>(number(group, name));
-  }
-
+  [[nodiscard]] double number(const std::string& group, const std::string& name) const;
+  /// The same, as an integer.
+  [[nodiscard]] std::int64_t integer(const std::string& group, const std::string& name) const;
   /// A fixed-length text attribute of a group.
-  [[nodiscard]] std::string text(const std::string& group, const std::string& name) const {
-    std::string value;
-    with_attribute(group, name, [&](hid_t id) {
-      const hid_t type = H5Aget_type(id);
-      value.resize(H5Tget_size(type));
-      const herr_t status = H5Aread(id, type, value.data());
-      H5Tclose(type);
-      return status;
-    });
-    return value;
-  }
+  [[nodiscard]] std::string text(const std::string& group, const std::string& name) const;
 
  private:
-  void require(bool ok, const std::string& what) const {
-    if (!ok) {
-      throw std::runtime_error("golden fixture " + path_ + ": cannot read " + what);
-    }
-  }
+  using Id = std::int64_t;  // hid_t of HDF5 1.10 and later
 
-  template <class Read>
-  void with_attribute(const std::string& group, const std::string& name, const Read& read) const {
-    const hid_t id = H5Aopen_by_name(file_, group.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT);
-    require(id >= 0, group + "@" + name);
-    const herr_t status = read(id);
-    H5Aclose(id);
-    require(status >= 0, group + "@" + name);
-  }
+  void require(bool ok, const std::string& what) const;
+  void with_attribute(const std::string& group,
+                      const std::string& name,
+                      const std::function<int(Id)>& read) const;
 
   std::string path_;
-  hid_t file_;
+  Id file_;
 };
 
 }  // namespace colossal::test

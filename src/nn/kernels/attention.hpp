@@ -1,0 +1,47 @@
+// How is attention computed without storing probabilities? Backward computes them again from the
+// log-sums.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace colossal::kernels {
+
+/// Shape of a packed qkv_bsd: q heads, then k heads, then v heads on the last dim. Each k, v head
+/// serves num_heads / num_kv_heads q heads.
+struct AttentionShape {
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  bool causal = true;
+};
+
+/// q [B,n,S,d], k and v [B,m,S,d]: views of a packed tensor.
+struct QkvViews {
+  at::Tensor q;
+  at::Tensor k;
+  at::Tensor v;
+};
+
+/// The heads of qkv_bsd, without a copy.
+[[nodiscard]] QkvViews split_heads(const at::Tensor& qkv_bsd, const AttentionShape& shape);
+
+/// What forward returns: context and what backward needs of it.
+struct AttentionResult {
+  at::Tensor context_bsh;  ///< h = num_heads * head_dim
+  at::Tensor log_sum;      ///< log of the sum of exp(scores) of each head and query
+};
+
+/// softmax(q k^T / sqrt(head_dim) + mask) v. qkv_bsd contiguous, fp32 or fp64.
+[[nodiscard]] AttentionResult attention_forward(const at::Tensor& qkv_bsd,
+                                                const AttentionShape& shape);
+
+/// Gradient of qkv_bsd for the contiguous gradient of the context. Source: Dao et al. 2022,
+/// algorithm 4.
+[[nodiscard]] at::Tensor attention_backward(const at::Tensor& grad_bsh,
+                                            const at::Tensor& qkv_bsd,
+                                            const AttentionResult& forward,
+                                            const AttentionShape& shape);
+
+}  // namespace colossal::kernels

@@ -1,0 +1,328 @@
+// Attention over blocks of query rows, vectorised for fp32.
+#include "nn/kernels/attention_rows.hpp"
+
+#include "nn/kernels/parallel.hpp"
+#include "nn/kernels/tile.hpp"
+#include "nn/kernels/vector_math.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace colossal::kernels {
+
+namespace {
+
+constexpr std::int64_t kForwardRows = 12;   // query rows at a time
+constexpr std::int64_t kBackwardRows = 48;  // more: products over query rows want depth
+
+std::int64_t round_up(std::int64_t n) {
+  return (n + kVector - 1) / kVector * kVector;
+}
+
+struct Sizes {
+  std::int64_t sequence;
+  std::int64_t head_dim;
+  std::int64_t padded;  // sequence rounded up to whole vectors
+  std::int64_t group;   // q heads per k, v head
+  float scale;
+  bool causal;
+};
+
+/// Rows of one head in a packed tensor.
+struct Head {
+  const float* rows;
+  std::int64_t stride;
+};
+
+/// Query rows [begin, end) and the number of keys that any of them sees.
+struct RowBlock {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t keys;
+};
+
+RowBlock row_block(const Sizes& s, std::int64_t begin, std::int64_t rows) {
+  const std::int64_t end = std::min(begin + rows, s.sequence);
+  return {begin, end, s.causal ? end : s.sequence};
+}
+
+/// to[d][j] = from row j, element d; columns beyond the sequence are zero.
+[[gnu::always_inline]] inline void transpose(const Head& from, const Sizes& s, float* to) {
+  for (std::int64_t d = 0; d < s.head_dim; ++d) {
+    float* const row = to + d * s.padded;
+    for (std::int64_t j = 0; j < s.sequence; ++j) {
+      row[j] = from.rows[j * from.stride + d];
+    }
+    std::fill(row + s.sequence, row + s.padded, 0.0F);
+  }
+}
+
+/// to[i][j] = row (begin + i) of `rows` times column j of `columns` [head_dim][padded].
+[[gnu::always_inline]] inline void row_products(
+    const Head& rows, const float* columns, const Sizes& s, const RowBlock& block, float* to) {
+  multiply({{rows.rows + block.begin * rows.stride, rows.stride, 1},
+            columns,
+            s.padded,
+            s.head_dim,
+            to,
+            s.padded,
+            false},
+           block.end - block.begin,
+           round_up(block.keys));
+}
+
+/// Scores of one row become exp(scale * (score - max)); returns {their sum, scale * max}.
+[[gnu::always_inline]] inline std::pair<float, float> exponentials(float* __restrict row,
+                                                                   std::int64_t visible,
+                                                                   std::int64_t width,
+                                                                   float scale) {
+  float top = row[0];
+#pragma omp simd reduction(max : top)
+  for (std::int64_t j = 0; j < visible; ++j) {
+    top = row[j] > top ? row[j] : top;
+  }
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < visible; ++j) {
+    row[j] = vector_exp(scale * (row[j] - top));
+    sum += row[j];
+  }
+  std::fill(row + visible, row + width, 0.0F);
+  return {sum, scale * top};
+}
+
+struct ForwardHead {
+  Head q;
+  Head v;
+  const float* k_columns;  // [head_dim][padded]
+  float* scores;           // [kForwardRows][padded]
+  float* context;          // row stride context_stride
+  std::int64_t context_stride;
+  float* log_sum;
+};
+
+[[gnu::always_inline]] inline void forward_head(const Sizes& s, const ForwardHead& h) {
+  for (std::int64_t begin = 0; begin < s.sequence; begin += kForwardRows) {
+    const RowBlock block = row_block(s, begin, kForwardRows);
+    const std::int64_t width = round_up(block.keys);
+    row_products(h.q, h.k_columns, s, block, h.scores);
+    for (std::int64_t i = block.begin; i < block.end; ++i) {
+      float* const row = h.scores + (i - block.begin) * s.padded;
+      const auto [sum, top] = exponentials(row, s.causal ? i + 1 : s.sequence, width, s.scale);
+      const float inverse = 1.0F / sum;
+      for (std::int64_t j = 0; j < width; ++j) {
+        row[j] *= inverse;
+      }
+      h.log_sum[i] = top + std::log(sum);
+    }
+    multiply({{h.scores, s.padded, 1},
+              h.v.rows,
+              h.v.stride,
+              block.keys,
+              h.context + block.begin * h.context_stride,
+              h.context_stride,
+              false},
+             block.end - block.begin,
+             s.head_dim);
+  }
+}
+
+/// One q head's part of backward; all gradient rows have stride `stride`.
+struct BackwardHead {
+  Head q, k, grad, context;
+  const float* k_columns;
+  const float* v_columns;
+  const float* log_sum;
+  float* probabilities;  // [kBackwardRows][padded]
+  float* score_grads;    // the same
+  float* q_grad;
+  float* k_grad;
+  float* v_grad;
+  std::int64_t stride;
+};
+
+/// probabilities and score gradients of one block of query rows.
+[[gnu::always_inline]] inline void backward_scores(const Sizes& s,
+                                                   const BackwardHead& h,
+                                                   const RowBlock& block) {
+  const std::int64_t width = round_up(block.keys);
+  row_products(h.q, h.k_columns, s, block, h.probabilities);
+  row_products(h.grad, h.v_columns, s, block, h.score_grads);
+  for (std::int64_t i = block.begin; i < block.end; ++i) {
+    const float* const grad = h.grad.rows + i * h.grad.stride;
+    const float* const context = h.context.rows + i * h.context.stride;
+    float delta = 0;  // sum over keys of p dp = context . grad
+#pragma omp simd reduction(+ : delta)
+    for (std::int64_t d = 0; d < s.head_dim; ++d) {
+      delta += grad[d] * context[d];
+    }
+    float* __restrict p = h.probabilities + (i - block.begin) * s.padded;
+    float* __restrict ds = h.score_grads + (i - block.begin) * s.padded;
+    const std::int64_t visible = s.causal ? i + 1 : s.sequence;
+    const float log_sum = h.log_sum[i];
+    for (std::int64_t j = 0; j < visible; ++j) {
+      p[j] = vector_exp(s.scale * p[j] - log_sum);
+      ds[j] = p[j] * (ds[j] - delta) * s.scale;
+    }
+    std::fill(p + visible, p + width, 0.0F);
+    std::fill(ds + visible, ds + width, 0.0F);
+  }
+}
+
+/// Blocks run from the last to the first: the last one sees every key, so it may overwrite the
+/// gradients of k and v (`fresh`: nothing is in them yet), and the others add.
+[[gnu::always_inline]] inline void backward_head(const Sizes& s,
+                                                 const BackwardHead& h,
+                                                 bool fresh) {
+  const std::int64_t last = (s.sequence - 1) / kBackwardRows * kBackwardRows;
+  for (std::int64_t begin = last; begin >= 0; begin -= kBackwardRows) {
+    const RowBlock block = row_block(s, begin, kBackwardRows);
+    const std::int64_t rows = block.end - block.begin;
+    const bool add = !fresh || begin != last;
+    backward_scores(s, h, block);
+    multiply({{h.score_grads, s.padded, 1},
+              h.k.rows,
+              h.k.stride,
+              block.keys,
+              h.q_grad + block.begin * h.stride,
+              h.stride,
+              false},
+             rows,
+             s.head_dim);
+    multiply({{h.score_grads, 1, s.padded},
+              h.q.rows + block.begin * h.q.stride,
+              h.q.stride,
+              rows,
+              h.k_grad,
+              h.stride,
+              add},
+             block.keys,
+             s.head_dim);
+    multiply({{h.probabilities, 1, s.padded},
+              h.grad.rows + block.begin * h.grad.stride,
+              h.grad.stride,
+              rows,
+              h.v_grad,
+              h.stride,
+              add},
+             block.keys,
+             s.head_dim);
+  }
+}
+
+#define COLOSSAL_FMA_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
+
+COLOSSAL_FMA_CLONES void transpose_columns(const Head& from, const Sizes& s, float* to) {
+  transpose(from, s, to);
+}
+COLOSSAL_FMA_CLONES void forward(const Sizes& s, const ForwardHead& h) {
+  forward_head(s, h);
+}
+COLOSSAL_FMA_CLONES void backward(const Sizes& s, const BackwardHead& h, bool fresh) {
+  backward_head(s, h, fresh);
+}
+
+Sizes sizes_of(const at::Tensor& qkv_bsd, const AttentionShape& shape) {
+  return {qkv_bsd.size(1),
+          shape.head_dim,
+          round_up(qkv_bsd.size(1)),
+          shape.num_heads / shape.num_kv_heads,
+          static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim))),
+          shape.causal};
+}
+
+}  // namespace
+
+AttentionResult attention_rows_forward(const at::Tensor& qkv_bsd, const AttentionShape& shape) {
+  const Sizes s = sizes_of(qkv_bsd, shape);
+  const std::int64_t d = shape.head_dim;
+  const std::int64_t width = qkv_bsd.size(2);
+  const std::int64_t hidden = shape.num_heads * d;
+  AttentionResult result{
+      at::empty({qkv_bsd.size(0), s.sequence, hidden}, qkv_bsd.options()),
+      at::empty({qkv_bsd.size(0), shape.num_heads, s.sequence}, qkv_bsd.options())};
+  const float* const qkv = qkv_bsd.const_data_ptr<float>();
+  float* const context = result.context_bsh.mutable_data_ptr<float>();
+  float* const log_sum = result.log_sum.mutable_data_ptr<float>();
+  const std::int64_t kv_heads = shape.num_kv_heads;
+  const auto run = [&](std::int64_t first, std::int64_t end) {
+    std::vector<float> columns(static_cast<std::size_t>(d * s.padded));
+    std::vector<float> scores(static_cast<std::size_t>(kForwardRows * s.padded));
+    for (std::int64_t i = first; i < end; ++i) {  // one sample's k, v head
+      const std::int64_t b = i / kv_heads;
+      const std::int64_t m = i % kv_heads;
+      const float* const rows = qkv + b * s.sequence * width;
+      transpose_columns({rows + hidden + m * d, width}, s, columns.data());
+      for (std::int64_t n = m * s.group; n < (m + 1) * s.group; ++n) {
+        forward(s,
+                {{rows + n * d, width},
+                 {rows + hidden + (kv_heads + m) * d, width},
+                 columns.data(),
+                 scores.data(),
+                 context + b * s.sequence * hidden + n * d,
+                 hidden,
+                 log_sum + (b * shape.num_heads + n) * s.sequence});
+      }
+    }
+  };
+  parallel_rows(qkv_bsd.size(0) * kv_heads, s.sequence * d * s.group, run);
+  return result;
+}
+
+at::Tensor attention_rows_backward(const at::Tensor& grad_bsh,
+                                   const at::Tensor& qkv_bsd,
+                                   const AttentionResult& forward_result,
+                                   const AttentionShape& shape) {
+  const Sizes s = sizes_of(qkv_bsd, shape);
+  const std::int64_t d = shape.head_dim;
+  const std::int64_t width = qkv_bsd.size(2);
+  const std::int64_t hidden = shape.num_heads * d;
+  const std::int64_t kv_heads = shape.num_kv_heads;
+  at::Tensor qkv_grad = at::empty_like(qkv_bsd);
+  const float* const qkv = qkv_bsd.const_data_ptr<float>();
+  const float* const grad = grad_bsh.const_data_ptr<float>();
+  const float* const context = forward_result.context_bsh.const_data_ptr<float>();
+  const float* const log_sum = forward_result.log_sum.const_data_ptr<float>();
+  float* const out = qkv_grad.mutable_data_ptr<float>();
+  const auto run = [&](std::int64_t first, std::int64_t end) {
+    std::vector<float> columns(static_cast<std::size_t>(2 * d * s.padded));
+    std::vector<float> scores(static_cast<std::size_t>(2 * kBackwardRows * s.padded));
+    float* const v_columns = columns.data() + d * s.padded;
+    for (std::int64_t i = first; i < end; ++i) {  // one sample's k, v head
+      const std::int64_t b = i / kv_heads;
+      const std::int64_t m = i % kv_heads;
+      const float* const rows = qkv + b * s.sequence * width;
+      float* const grads = out + b * s.sequence * width;
+      const std::int64_t k = hidden + m * d;
+      const std::int64_t v = hidden + (kv_heads + m) * d;
+      transpose_columns({rows + k, width}, s, columns.data());
+      transpose_columns({rows + v, width}, s, v_columns);
+      for (std::int64_t n = m * s.group; n < (m + 1) * s.group; ++n) {
+        const std::int64_t place = b * s.sequence * hidden + n * d;
+        backward(s,
+                 {{rows + n * d, width},
+                  {rows + k, width},
+                  {grad + place, hidden},
+                  {context + place, hidden},
+                  columns.data(),
+                  v_columns,
+                  log_sum + (b * shape.num_heads + n) * s.sequence,
+                  scores.data(),
+                  scores.data() + kBackwardRows * s.padded,
+                  grads + n * d,
+                  grads + k,
+                  grads + v,
+                  width},
+                 n == m * s.group);
+      }
+    }
+  };
+  parallel_rows(qkv_bsd.size(0) * kv_heads, s.sequence * d * s.group, run);
+  return qkv_grad;
+}
+
+}  // namespace colossal::kernels

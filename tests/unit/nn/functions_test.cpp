@@ -1,0 +1,115 @@
+// Do the gradients of every differentiable function equal finite differences?
+#include "nn/functions.hpp"
+
+#include "core/batch.hpp"
+#include "support/gradcheck.hpp"
+#include "unit/nn/nn_helpers.hpp"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+
+namespace colossal::test {
+
+TEST_CASE("gradients of linear", "[functions]") {
+  const std::vector<at::Tensor> inputs = {
+      normal_leaf({2, 3, 5}, "x"), normal_leaf({4, 5}, "w"), normal_leaf({4}, "b")};
+  check_gradients(
+      "linear",
+      [](const std::vector<at::Tensor>& in) { return linear(in[0], in[1], in[2]); },
+      inputs);
+  check_gradients("linear without bias",
+                  [](const std::vector<at::Tensor>& in) { return linear(in[0], in[1], {}); },
+                  {inputs[0], inputs[1]});
+  for (const ActivationKind kind :
+       {ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu}) {
+    check_gradients(
+        "linear with activation",
+        [kind](const std::vector<at::Tensor>& in) { return linear(in[0], in[1], in[2], kind); },
+        inputs);
+  }
+}
+
+TEST_CASE("linear of an input without gradient gives the weight's", "[functions]") {
+  const at::Tensor x = normal_tensor({2, 3, 5}, "x");
+  check_gradients("frozen input",
+                  [&](const std::vector<at::Tensor>& in) { return linear(x, in[0], in[1]); },
+                  {normal_leaf({4, 5}, "w"), normal_leaf({4}, "b")});
+}
+
+TEST_CASE("gradients of a LayerNorm fork, either result used or both", "[functions]") {
+  const std::vector<at::Tensor> inputs = {
+      normal_leaf({2, 3, 5}, "x"), normal_leaf({5}, "w"), normal_leaf({5}, "b")};
+  check_gradients(
+      "norm",
+      [](const std::vector<at::Tensor>& in) {
+        return layer_norm_fork(in[0], in[1], in[2], 1e-5).first;
+      },
+      inputs);
+  check_gradients(
+      "norm and residual",
+      [](const std::vector<at::Tensor>& in) {
+        const auto [y, x] = layer_norm_fork(in[0], in[1], in[2], 1e-5);
+        return y.mul(y).add(x);
+      },
+      inputs);
+  check_gradients("residual only",
+                  [](const std::vector<at::Tensor>& in) {
+                    return layer_norm_fork(in[0], in[1], in[2], 1e-5).second.mul(2);
+                  },
+                  {inputs[0], normal_tensor({5}, "w"), normal_tensor({5}, "b")});
+}
+
+TEST_CASE("gradients of dropout, with and without residual", "[functions]") {
+  const kernels::DropoutKey key{stream_key(5, "site"), 3, 11, 0.4};
+  check_gradients(
+      "dropout and residual",
+      [&](const std::vector<at::Tensor>& in) { return keyed_dropout(in[0], in[1], key); },
+      {normal_leaf({2, 3, 5}, "x"), normal_leaf({2, 3, 5}, "r")});
+  check_gradients("dropout",
+                  [&](const std::vector<at::Tensor>& in) { return keyed_dropout(in[0], {}, key); },
+                  {normal_leaf({2, 3, 5}, "x")});
+}
+
+TEST_CASE("gradients of swiglu", "[functions]") {
+  check_gradients("swiglu",
+                  [](const std::vector<at::Tensor>& in) { return swiglu(in[0], in[1]); },
+                  {normal_leaf({2, 3, 5}, "gate"), normal_leaf({2, 3, 5}, "up")});
+}
+
+TEST_CASE("gradients of attention, grouped heads, causal or not", "[functions]") {
+  for (const bool causal : {true, false}) {
+    for (const std::int64_t kv_heads : {1, 2, 4}) {
+      const kernels::AttentionShape shape{4, kv_heads, 2, causal};
+      check_gradients("attention",
+                      [&](const std::vector<at::Tensor>& in) { return attention(in[0], shape); },
+                      {normal_leaf({2, 3, (4 + 2 * kv_heads) * 2}, "qkv")});
+    }
+  }
+}
+
+TEST_CASE("gradients of the token loss", "[functions]") {
+  at::Tensor labels = at::zeros({2, 3}, at::kLong);
+  labels.select(1, 1).fill_(kIgnoreLabel);
+  labels.select(1, 2).fill_(4);
+  check_gradients(
+      "token loss",
+      [&](const std::vector<at::Tensor>& in) {
+        return token_loss(in[0].mul(2), labels, 5).mul(3);  // the product is consumed, not the leaf
+      },
+      {normal_leaf({2, 3, 7}, "logits")});
+}
+
+TEST_CASE("the token loss leaves logits alone where no gradient is wanted", "[functions]") {
+  const at::Tensor logits = normal_tensor({2, 3, 7}, "logits");
+  const at::Tensor kept = logits.clone();
+  const at::Tensor labels = at::zeros({2, 3}, at::kLong);
+  const at::Tensor loss = token_loss(logits, labels, 7);
+  REQUIRE(loss.dim() == 0);
+  REQUIRE(at::equal(kept, logits));
+  const at::NoGradGuard no_grad;
+  const at::Tensor leaf = normal_leaf({2, 3, 7}, "logits");
+  REQUIRE(at::equal(token_loss(leaf, labels, 7), loss));
+  REQUIRE(at::equal(leaf, kept));
+}
+
+}  // namespace colossal::test
