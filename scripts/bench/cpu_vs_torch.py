@@ -140,7 +140,7 @@ def num_parameters():
     """Parameters of our model, from the plan."""
     done = subprocess.run([BINARY, "plan", CONFIG, "--world-size", "1", "--set", "parallel.data=1", "--format", "json"],
                           capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)["model"]["parameters"]
+    return json.loads(done.stdout)["parameters"]
 
 
 def measure(case, rounds):
