@@ -159,12 +159,12 @@ configure() {
   (cd "$colossal_root" && cmake --preset "$preset" -DTORCH_DIR="$torch" -DCOLOSSAL_WERROR=$werror) >&2
 }
 
-# build PRESET TARGET...: prints nothing when all is up to date.
+# build PRESET TARGET...: shows progress only if there is much to do; the look at the git revision always is.
 build() {
-  local folder=$colossal_root/build/$1
+  local folder=$colossal_root/build/$1 options=()
   shift
-  ninja -C "$folder" -n "$@" 2>/dev/null | grep -q 'no work to do' && return 0
-  ninja -C "$folder" -j "$(nproc)" "$@" >&2
+  [ "$(ninja -C "$folder" -n "$@" 2>/dev/null | wc -l)" -gt 10 ] || options=(--quiet)
+  ninja -C "$folder" -j "$(nproc)" "${options[@]}" "$@" >&2
 }
 
 # with_lock COMMAND...: one setup and build at a time in this checkout.
