@@ -91,7 +91,7 @@ struct InspectOptions {
   bool verify = false;   ///< read every byte and check it
   bool json = false;     ///< one JSON object instead of text
   std::optional<std::filesystem::path>
-      diff{};  ///< compare with another checkpoint: names, shapes, max|a-b|
+      diff;  ///< compare with another checkpoint: names, shapes, max|a-b|
 };
 
 /// Describes a checkpoint, or the newest one of a run directory, as text or JSON ending in a

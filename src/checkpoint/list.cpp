@@ -96,7 +96,9 @@ void remove_old(const fs::path& root, std::int64_t saved, std::int64_t keep_last
   }
 }
 
-fs::path find_checkpoint(const fs::path& path) {
+fs::path find_checkpoint(const fs::path& given) {
+  // "step-00001000/" has no file name.
+  const fs::path path = given.has_filename() ? given : given.parent_path();
   if (fs::exists(path / kManifestName) || step_of(path.filename().string())) {
     return path;
   }

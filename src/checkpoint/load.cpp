@@ -122,30 +122,46 @@ void check_unexpected(const fs::path& checkpoint,
         first_ten(unexpected));
 }
 
-/// Copies what each stored box shares with the record's regions. A box is read once, whole: its
-/// checksum needs all of it.
+/// A stored box that is read when somebody needs it, once and whole: its checksum needs all of it.
+class LazyBox {
+ public:
+  LazyBox(detail::BoxReader& reader, const StoredTensor& tensor, const detail::StoredBox& box)
+      : reader_(reader), tensor_(tensor), box_(box) {}
+
+  /// Copies what the box shares with a region into the record's memory.
+  void copy_to(const TensorRecord& record, const Region& region) {
+    const detail::Box wanted{region.global_offset, region.extent};
+    const std::optional<detail::Box> common = detail::intersect(box_.box, wanted);
+    if (!common) {
+      return;
+    }
+    const at::Tensor target = detail::view_of(detail::view_of(record, region), wanted, *common);
+    const bool as_stored =
+        target.is_contiguous() && target.is_cpu() && target.scalar_type() == tensor_.dtype;
+    if (as_stored && *common == box_.box) {
+      reader_.read(tensor_, box_, target);
+      return;
+    }
+    if (!values_.defined()) {
+      values_ = reader_.read(tensor_, box_);
+    }
+    target.copy_(detail::view_of(values_, box_.box, *common));
+  }
+
+ private:
+  detail::BoxReader& reader_;
+  const StoredTensor& tensor_;
+  const detail::StoredBox& box_;
+  at::Tensor values_;
+};
+
 void read_tensor(detail::BoxReader& reader,
                  const StoredTensor& stored,
                  const TensorRecord& record) {
   for (const detail::StoredBox& box : stored.boxes) {
-    at::Tensor values;
+    LazyBox lazy(reader, stored, box);
     for (const Region& region : record.regions) {
-      const detail::Box wanted{region.global_offset, region.extent};
-      const std::optional<detail::Box> common = detail::intersect(box.box, wanted);
-      if (!common) {
-        continue;
-      }
-      const at::Tensor target = detail::view_of(detail::view_of(record, region), wanted, *common);
-      const bool in_place = *common == box.box && target.is_contiguous() && target.is_cpu() &&
-                            target.scalar_type() == stored.dtype;
-      if (in_place) {
-        reader.read(stored, box, target);
-        continue;
-      }
-      if (!values.defined()) {
-        values = reader.read(stored, box);
-      }
-      target.copy_(detail::view_of(values, box.box, *common));
+      lazy.copy_to(record, region);
     }
   }
 }

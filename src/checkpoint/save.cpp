@@ -97,6 +97,7 @@ detail::Manifest make_manifest(const RunState& state, const std::vector<std::str
   }
   for (auto& [name, tensor] : tensors) {
     std::vector<detail::Box> boxes;
+    boxes.reserve(tensor.boxes.size());
     for (const detail::StoredBox& box : tensor.boxes) {
       boxes.push_back(box.box);
     }

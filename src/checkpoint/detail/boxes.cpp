@@ -39,10 +39,12 @@ bool any_overlap(std::vector<Box> boxes) {
   std::ranges::sort(boxes, {}, [](const Box& box) { return box.offset[0]; });
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     const std::int64_t end = boxes[i].offset[0] + boxes[i].extent[0];
-    for (std::size_t k = i + 1; k < boxes.size() && boxes[k].offset[0] < end; ++k) {
-      if (intersect(boxes[i], boxes[k])) {
-        return true;
-      }
+    const auto meets = [&](const Box& later) { return intersect(boxes[i], later).has_value(); };
+    const auto next = boxes.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    const auto stop =
+        std::find_if(next, boxes.end(), [&](const Box& later) { return later.offset[0] >= end; });
+    if (std::any_of(next, stop, meets)) {
+      return true;
     }
   }
   return false;

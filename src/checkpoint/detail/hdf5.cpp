@@ -89,7 +89,7 @@ H5Properties access_properties() {
 }  // namespace
 
 H5File::H5File(std::filesystem::path path, H5Access access)
-    : path_(std::move(path)), access_(access), id_(H5I_INVALID_HID) {
+    : path_(std::move(path)), access_(access) {
   // Lives until the result is checked: every library call, also a close, forgets the failure before
   // it.
   const H5Properties properties = access_properties();

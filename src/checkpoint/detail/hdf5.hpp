@@ -19,7 +19,8 @@ namespace colossal::detail {
 template <herr_t (*Close)(hid_t)>
 class Handle {
  public:
-  explicit Handle(hid_t id = H5I_INVALID_HID) noexcept : id_(id) {}
+  Handle() noexcept = default;
+  explicit Handle(hid_t id) noexcept : id_(id) {}
   Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, H5I_INVALID_HID)) {}
   Handle& operator=(Handle&& other) noexcept {
     std::swap(id_, other.id_);
@@ -35,7 +36,7 @@ class Handle {
   bool close() noexcept { return id_ < 0 || Close(std::exchange(id_, H5I_INVALID_HID)) >= 0; }
 
  private:
-  hid_t id_;
+  hid_t id_ = H5I_INVALID_HID;
 };
 
 using H5Dataset = Handle<&H5Dclose>;
@@ -70,7 +71,7 @@ class H5File {
  private:
   std::filesystem::path path_;
   H5Access access_;
-  hid_t id_;
+  hid_t id_ = H5I_INVALID_HID;
 };
 
 /// The stored type: little-endian IEEE, bfloat16 as a 2-byte float with 8 exponent bits.

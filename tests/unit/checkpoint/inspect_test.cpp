@@ -11,6 +11,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+InspectOptions ask(bool tensors, bool verify) {
+  InspectOptions options;
+  options.tensors = tensors;
+  options.verify = verify;
+  return options;
+}
+
+InspectOptions against(const fs::path& other) {
+  InspectOptions options;
+  options.diff = other;
+  return options;
+}
+
 nlohmann::json inspect_json(const fs::path& path, InspectOptions options) {
   options.json = true;
   return nlohmann::json::parse(inspect(path, options));
@@ -29,7 +42,7 @@ TEST_CASE("inspect shows run state, sizes and tensors", "[inspect]") {
   CHECK(contains(brief, "build-4567"));
   CHECK(contains(brief, "data-0123"));
   CHECK_FALSE(contains(brief, "head.weight"));
-  const std::string table = inspect(checkpoint, {.tensors = true});
+  const std::string table = inspect(checkpoint, ask(true, false));
   CHECK(contains(table, "model/head.weight"));
   CHECK(contains(table, "[5, 3, 2]"));
   CHECK(contains(table, "float32"));
@@ -38,7 +51,7 @@ TEST_CASE("inspect shows run state, sizes and tensors", "[inspect]") {
 TEST_CASE("inspect as JSON holds everything", "[inspect]") {
   const TempDir dir;
   const fs::path checkpoint = save_one(dir.path(), 40, small_model());
-  const nlohmann::json json = inspect_json(checkpoint, {.tensors = true, .verify = true});
+  const nlohmann::json json = inspect_json(checkpoint, ask(true, true));
   CHECK(json.at("state").at("step") == 40);
   CHECK(json.at("state").at("config_yaml") == state_at(40).config_yaml);
   CHECK(json.at("num_tensors") == 3);
@@ -65,7 +78,7 @@ TEST_CASE("inspect finds the newest checkpoint of a run", "[inspect]") {
   CHECK(damaged.id == "checkpoint-incomplete");
   CHECK(contains(damaged.text, "rank-0000.h5"));
   CHECK(contains(damaged.text, folder_of(root, 900).string()));
-  CHECK(failure_of([&] { static_cast<void>(inspect(folder_of(root, 1000), {})); }).id ==
+  CHECK(failure_of([&] { static_cast<void>(inspect(folder_of(root, 1000) / "", {})); }).id ==
         "checkpoint-incomplete");
   fs::remove_all(folder_of(root, 900));
   CHECK(contains(failure_of([&] { static_cast<void>(inspect(dir.path(), {})); }).text,
@@ -76,7 +89,7 @@ TEST_CASE("verify reads every byte", "[inspect]") {
   const TempDir dir;
   const std::vector<TensorRecord> records = small_model();
   const fs::path checkpoint = save_one(dir.path(), 1, records);
-  CHECK(contains(inspect(checkpoint, {.verify = true}), "3 boxes, every checksum is right"));
+  CHECK(contains(inspect(checkpoint, ask(false, true)), "3 boxes, every checksum is right"));
   std::string bytes = read_file(checkpoint / "rank-0000.h5");
   const std::string values(static_cast<const char*>(records[2].local.const_data_ptr()),
                            records[2].local.nbytes());
@@ -84,7 +97,7 @@ TEST_CASE("verify reads every byte", "[inspect]") {
   write_file(checkpoint / "rank-0000.h5", bytes);
   CHECK_NOTHROW(inspect(checkpoint, {}));
   const Failure failure =
-      failure_of([&] { static_cast<void>(inspect(checkpoint, {.verify = true})); });
+      failure_of([&] { static_cast<void>(inspect(checkpoint, ask(false, true))); });
   CHECK(failure.id == "checkpoint-checksum");
   CHECK(contains(failure.text, "optim/exp_avg/embed.weight"));
 }
@@ -93,8 +106,8 @@ TEST_CASE("diff of equal checkpoints says so", "[inspect]") {
   const TempDir dir;
   const fs::path a = save_one(dir.path() / "a", 1, small_model());
   const fs::path b = save_one(dir.path() / "b", 1, small_model());
-  CHECK(contains(inspect(a, {.diff = b}), "equal: all 3 tensors have equal values"));
-  CHECK(inspect_json(a, {.diff = b}).at("diff").at("equal") == true);
+  CHECK(contains(inspect(a, against(b)), "equal: all 3 tensors have equal values"));
+  CHECK(inspect_json(a, against(b)).at("diff").at("equal") == true);
 }
 
 TEST_CASE("diff names tensors, shapes and the largest distance", "[inspect]") {
@@ -122,7 +135,7 @@ TEST_CASE("diff names tensors, shapes and the largest distance", "[inspect]") {
                                split,
                                whole("model/shape", counting({4})),
                                whole("model/right", counting({1}))});
-  const nlohmann::json diff = inspect_json(a, {.diff = b}).at("diff");
+  const nlohmann::json diff = inspect_json(a, against(b)).at("diff");
   CHECK(diff.at("equal") == false);
   CHECK(diff.at("only_here") == nlohmann::json({"model/left"}));
   CHECK(diff.at("only_there") == nlohmann::json({"model/right"}));
@@ -130,7 +143,7 @@ TEST_CASE("diff names tensors, shapes and the largest distance", "[inspect]") {
   CHECK(diff.at("max_difference").size() == 2);
   CHECK(diff.at("max_difference").at("model/changed") == 0.25);
   CHECK(diff.at("max_difference").at("model/nan").is_null());
-  const std::string text = inspect(a, {.diff = b});
+  const std::string text = inspect(a, against(b));
   INFO(text);
   CHECK(contains(text, "only here   model/left"));
   CHECK(contains(text, "only there  model/right"));
