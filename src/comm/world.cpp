@@ -55,12 +55,16 @@ Comm World::Impl::connect_group(std::string_view name, const std::vector<int>& r
         "group {} must list rank {} and be ascending",
         name,
         launch.rank);
-  check(
-      std::none_of(groups.begin(), groups.end(), [&](const auto& g) { return g->name() == name; }),
-      ErrorKind::internal,
-      "group-name",
-      "group {} exists already",
-      name);
+  for (const std::shared_ptr<detail::Group>& group : groups) {
+    if (group->name() == name) {
+      check(group->ranks() == ranks,
+            ErrorKind::internal,
+            "group-name",
+            "group {} exists already with other ranks",
+            name);
+      return Comm(group);  // a second context of the same mesh
+    }
+  }
   session->progress.set_phase(fmt::format("connecting group {}", name));
   detail::BackendOptions options;
   options.prefix = fmt::format("pg/{}/{}", name, ranks.front());

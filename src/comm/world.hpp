@@ -78,7 +78,8 @@ class World {
   [[nodiscard]] const Comm& comm() const noexcept;
   /// Makes the group of `ranks` (global, ascending); every rank of the world must call with the
   /// list it belongs to, all in the same order of names. A list of one rank gives a size-1 Comm
-  /// without any call.
+  /// without any call; a name and list that exist give their group. Errors: internal "group-ranks",
+  /// "group-name" for a known name with other ranks.
   [[nodiscard]] Comm make_group(std::string_view name, const std::vector<int>& ranks);
 
   /// Tells peers what this rank is doing ("step 12 forward"): quoted by their timeout messages.
