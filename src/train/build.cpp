@@ -48,12 +48,6 @@ std::unique_ptr<ChunkStore> make_store(const std::vector<std::string>& names,
   return std::make_unique<ChunkStore>(owned, *planner, optimizer.states(), context);
 }
 
-/// True if any evaluation can be asked for.
-bool evaluates(const Config& config) {
-  return !config.data.eval.empty() || config.eval.every_steps || config.eval.at_start ||
-         config.eval.at_end.value_or(false);
-}
-
 std::vector<ParamGroup> make_groups(const OptimizerConfig& config, const ChunkStore& store) {
   std::vector<std::string> names;
   for (const Parameter* parameter : store.parameters()) {
@@ -63,6 +57,11 @@ std::vector<ParamGroup> make_groups(const OptimizerConfig& config, const ChunkSt
 }
 
 }  // namespace
+
+bool evaluates(const Config& config) {
+  return !config.data.eval.empty() || config.eval.every_steps || config.eval.at_start ||
+         config.eval.at_end.value_or(false);
+}
 
 void set_threads(const RunConfig& run, int local_world_size) {
   const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());

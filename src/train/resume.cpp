@@ -150,8 +150,7 @@ std::vector<Difference> differences(const ResumeFacts& facts) {
 
 ResumeChoice choose_resume(const ResumeRequest& request) {
   const fs::path& folder = request.checkpoints;
-  const ResumeChoice own =
-      sort_out(list_checkpoints(folder));
+  const ResumeChoice own = sort_out(list_checkpoints(folder));
   const bool empty = own.candidates.empty() && own.damaged.empty();
   if (request.mode == "never") {
     check(empty,
@@ -193,7 +192,7 @@ fs::path find_checkpoint(const fs::path& path) {
     only_damaged(folder, found.damaged);
   }
   fail(ErrorKind::checkpoint,
-       "checkpoint-missing",
+       "checkpoint-none",
        "{} is neither a checkpoint folder (no manifest.json) nor a run directory with one",
        path.string());
 }

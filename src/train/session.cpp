@@ -239,7 +239,15 @@ void TrainSession::announce() {
   const PlanReport plan = plan_with_data(config_, *parts.train_data, parts.eval_data.get());
   log::console(to_text(plan));
   if (!resumed_from_.empty()) {
-    log::console(fmt::format("from      {}", resumed_from_.string()));
+    const RunState& state = trainer_->state();
+    const std::int64_t epoch_samples = parts.loader->samples_per_epoch();
+    log::console(fmt::format("resume    step {} from {}: lr {:.4e}, epoch {}, sample {} of {}",
+                             state.step + 1,
+                             resumed_from_.string(),
+                             parts.scheduler->lr(state.step),
+                             state.consumed / epoch_samples,
+                             state.consumed % epoch_samples,
+                             epoch_samples));
   }
   if (run_dir_ != nullptr) {
     run_dir_->write("config.yaml", read_text(options_.config.config));

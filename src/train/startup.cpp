@@ -78,7 +78,7 @@ OpenedData open_data(const Config& config) {
                          .split = Split::train};
   OpenedData opened;
   opened.train = open_dataset(request);
-  if (!config.data.eval.empty()) {
+  if (evaluates(config)) {
     request.split = Split::eval;
     opened.eval = open_dataset(request);
   }

@@ -39,7 +39,7 @@ class Dataset;
 /// Training and evaluation data as the configuration names them.
 struct OpenedData {
   std::unique_ptr<Dataset> train;
-  std::unique_ptr<Dataset> eval;  ///< null without data.eval
+  std::unique_ptr<Dataset> eval;  ///< null if nothing evaluates
 };
 
 /// Phase P7: opens and checks the data. Errors: data (exit 4).

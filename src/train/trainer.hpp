@@ -127,6 +127,9 @@ class Trainer {
 /// inter-op thread. Call before the first tensor operation.
 void set_threads(const RunConfig& run, int local_world_size);
 
+/// True if any evaluation can be asked for, so that the evaluation set must exist.
+[[nodiscard]] bool evaluates(const Config& config);
+
 /// Builds all parts of a run at position `state` (fresh: default RunState). Allocates and
 /// initialises parameters; loads nothing. Errors: config, data.
 [[nodiscard]] TrainerParts build(const Config& config,

@@ -181,8 +181,8 @@ TEST_CASE("an output folder that cannot be written ends with exit code 3", "[bad
 
 TEST_CASE("a second run in the same folder is refused and names the first", "[bad]") {
   const TempDir folder;
-  Program first(train_tiny(folder.path(), {"--set", "train.steps=1M"}));
-  first.await_stderr("step          2/");
+  Program first(train_endless(folder.path()));
+  first.await_stderr("step  2/");
   const Outcome second = run_expecting(3, train_tiny(folder.path()));
   CHECK(count(second.err, "[output-in-use]") == 1);
   CHECK(count(second.err, std::to_string(first.pid())) == 1);

@@ -73,6 +73,11 @@ pid_t spawn(const Arguments& arguments, const Setting& setting, const fs::path& 
   return pid;
 }
 
+/// Enough of a log to see what went wrong.
+std::string head_of(const fs::path& file) {
+  return read_file(file).substr(0, 4000);
+}
+
 pid_t parent_of(const fs::path& process) {
   const std::string stat = read_file(process / "stat");
   const std::size_t name_end = stat.rfind(')');
@@ -113,7 +118,7 @@ void Program::await_stderr(const std::string& text) {
   const fs::path file = folder_.path() / "err";
   while (read_file(file).find(text) == std::string::npos) {
     const bool late = std::chrono::steady_clock::now() - start_ > setting_.timeout;
-    INFO("waiting for '" << text << "' in:\n" << read_file(file));
+    INFO("waiting for '" << text << "' in:\n" << head_of(file));
     REQUIRE_FALSE((late || has_ended()));
     std::this_thread::sleep_for(kPoll);
   }
@@ -121,8 +126,7 @@ void Program::await_stderr(const std::string& text) {
 
 Outcome Program::wait() {
   while (!has_ended()) {
-    INFO("no end after " << setting_.timeout.count() << " s:\n"
-                         << read_file(folder_.path() / "err"));
+    INFO("no end after " << setting_.timeout.count() << " s:\n" << head_of(folder_.path() / "err"));
     REQUIRE(std::chrono::steady_clock::now() - start_ < setting_.timeout);
     std::this_thread::sleep_for(kPoll);
   }
@@ -166,6 +170,13 @@ Arguments train_tiny(const fs::path& folder, const Arguments& more) {
   return arguments;
 }
 
+Arguments train_endless(const fs::path& folder, const Arguments& more) {
+  Arguments arguments =
+      train_tiny(folder, {"--set", "train.steps=1M", "--set", "checkpoint.every_steps=null"});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
 std::string data_file(const std::string& name) {
   return std::string(COLOSSAL_TEST_DATA) + "/" + name;
 }
@@ -181,6 +192,15 @@ void write_file(const fs::path& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary);
   out << text;
   REQUIRE(out.flush().good());
+}
+
+void flip_bytes(const fs::path& file) {
+  std::string bytes = read_file(file);
+  constexpr std::size_t kStride = 512;
+  for (std::size_t at = bytes.size() / 2; at < bytes.size(); at += kStride) {
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  }
+  write_file(file, bytes);
 }
 
 int count(const std::string& text, const std::string& part) {

@@ -68,11 +68,17 @@ Outcome run_expecting(int code, const Arguments& arguments, const Setting& setti
 /// The arguments of `train tests/e2e/tiny.yaml --output-dir FOLDER` and more.
 Arguments train_tiny(const std::filesystem::path& folder, const Arguments& more = {});
 
+/// The same for a run that must be stopped: a million steps, nothing saved.
+Arguments train_endless(const std::filesystem::path& folder, const Arguments& more = {});
+
 /// A file beside the tests.
 std::string data_file(const std::string& name);
 
 std::string read_file(const std::filesystem::path& file);
 void write_file(const std::filesystem::path& file, const std::string& text);
+
+/// Damages a file all over its middle, as a bad disk does: its size stays.
+void flip_bytes(const std::filesystem::path& file);
 
 /// Number of times that `part` occurs in `text`.
 int count(const std::string& text, const std::string& part);

@@ -2,19 +2,13 @@
 #include "e2e/program.hpp"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <thread>
 
 using namespace colossal::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-Arguments endless(const fs::path& run_dir, const Arguments& more = {}) {
-  Arguments arguments =
-      train_tiny(run_dir, {"--set", "train.steps=1M", "--set", "checkpoint.every_steps=null"});
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
 
 bool alive(pid_t process) {
   const std::string stat = read_file("/proc/" + std::to_string(process) + "/stat");
@@ -38,8 +32,8 @@ void require_gone(const std::vector<pid_t>& processes) {
 TEST_CASE("SIGINT and SIGTERM end a single process with 128 + n", "[signals]") {
   for (const int signal : {SIGINT, SIGTERM}) {
     const TempDir folder;
-    Program program(endless(folder.path()));
-    program.await_stderr("step          3/");
+    Program program(train_endless(folder.path()));
+    program.await_stderr("step  3/");
     program.send(signal);
     const Outcome outcome = program.wait();
     CHECK(outcome.code == 128 + signal);
@@ -54,8 +48,8 @@ TEST_CASE("SIGINT and SIGTERM end a single process with 128 + n", "[signals]") {
 TEST_CASE("SIGINT and SIGTERM to the launcher end all ranks", "[signals]") {
   for (const int signal : {SIGINT, SIGTERM}) {
     const TempDir folder;
-    Program program(endless(folder.path(), {"--nproc", "2"}));
-    program.await_stderr("step          2/");
+    Program program(train_endless(folder.path(), {"--nproc", "2"}));
+    program.await_stderr("step  2/");
     const std::vector<pid_t> ranks = program.children();
     REQUIRE(ranks.size() == 2);
     program.send(signal);
@@ -66,8 +60,8 @@ TEST_CASE("SIGINT and SIGTERM to the launcher end all ranks", "[signals]") {
 
 TEST_CASE("no rank outlives a launcher that is killed", "[signals]") {
   const TempDir folder;
-  Program program(endless(folder.path(), {"--nproc", "2"}));
-  program.await_stderr("step          2/");
+  Program program(train_endless(folder.path(), {"--nproc", "2"}));
+  program.await_stderr("step  2/");
   const std::vector<pid_t> ranks = program.children();
   REQUIRE(ranks.size() == 2);
   program.send(SIGKILL);
@@ -77,8 +71,8 @@ TEST_CASE("no rank outlives a launcher that is killed", "[signals]") {
 
 TEST_CASE("a rank that is killed stops the others and is named", "[signals]") {
   const TempDir folder;
-  Program program(endless(folder.path(), {"--nproc", "2"}));
-  program.await_stderr("step          2/");
+  Program program(train_endless(folder.path(), {"--nproc", "2"}));
+  program.await_stderr("step  2/");
   const std::vector<pid_t> ranks = program.children();
   REQUIRE(ranks.size() == 2);
   ::kill(ranks.back(), SIGKILL);

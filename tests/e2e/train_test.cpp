@@ -48,7 +48,7 @@ TEST_CASE("plan prints what train stores, at every number of processes", "[train
   for (const char* processes : {"1", "2", "4"}) {
     const fs::path run_dir = folder.path() / processes;
     const Outcome outcome =
-        run_expecting(0, train_tiny(run_dir, {"--nproc", processes, "--set", "train.steps=1"}));
+        run_expecting(0, train_tiny(run_dir, {"--nproc", processes, "--set", "train.steps=8"}));
     const Outcome plan = run_expecting(0,
                                        {"plan",
                                         data_file("tiny.yaml"),
@@ -57,7 +57,7 @@ TEST_CASE("plan prints what train stores, at every number of processes", "[train
                                         "--format",
                                         "json",
                                         "--set",
-                                        "train.steps=1"});
+                                        "train.steps=8"});
     CHECK(plan.out == read_file(run_dir / "plan.json"));
     CHECK(count(outcome.err, "\nplan ") == 1);  // one copy, however many ranks
     CHECK(count(outcome.err, "launch:") == 1);
