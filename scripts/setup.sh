@@ -161,8 +161,10 @@ configure() {
 
 # build PRESET TARGET...: shows progress only if there is much to do; the look at the git revision always is.
 build() {
-  local folder=$colossal_root/build/$1 options=()
+  local folder=$colossal_root/build/$1 options=() output
   shift
+  # CMake first, if a CMakeLists.txt has changed: only then is it known what there is to do.
+  output=$(ninja -C "$folder" --quiet build.ninja 2>&1) || { printf '%s\n' "$output" >&2; return 1; }
   [ "$(ninja -C "$folder" -n "$@" 2>/dev/null | wc -l)" -gt 10 ] || options=(--quiet)
   ninja -C "$folder" -j "$(nproc)" "${options[@]}" "$@" >&2
 }
