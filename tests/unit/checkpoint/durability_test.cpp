@@ -210,7 +210,7 @@ TEST_CASE("a process that dies at any byte of a save leaves the previous checkpo
   save_one(dir.path(), 1, mixed_model(1));
   // The kernel ends the child at the first byte past the limit: in the rank file's head, data and
   // end, and its index.
-  for (const char* limit : {"1", "2000", "6000", "60000", "170000"}) {
+  for (const char* limit : {"1", "6000", "170000"}) {
     INFO(limit);
     const int status = wait_for(start_child(dir.path(), limit));
     REQUIRE(WIFSIGNALED(status));
@@ -228,13 +228,13 @@ TEST_CASE("a process that dies at any byte of a save leaves the previous checkpo
 TEST_CASE("kill -9 while saving leaves only whole checkpoints", "[durability]") {
   const TempDir dir;
   save_one(dir.path(), 1, mixed_model(1));
-  for (int round = 0; round < 4; ++round) {
+  for (int round = 0; round < 2; ++round) {
     const pid_t child = start_child(dir.path(), "0");
     while (!has_temporary(dir.path())) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     // Another moment of the save each round.
-    std::this_thread::sleep_for(std::chrono::microseconds(700 * round));
+    std::this_thread::sleep_for(std::chrono::microseconds(2'000 * round));
     kill(child, SIGKILL);
     const int status = wait_for(child);
     REQUIRE(WIFSIGNALED(status));
