@@ -224,7 +224,9 @@ void TrainSession::make_trainer(const RunState& state) {
   TrainerParts parts = build(config_, context_, state);
   parts.phase = [this](std::string_view phase) { world_.set_phase(phase); };
   RunState start = state;
-  start.attempt = run_dir_ != nullptr ? run_dir_->attempt() : state.attempt + 1;
+  // Only rank 0 has the run directory; temporary folders of checkpoints carry one number.
+  const std::int64_t mine = run_dir_ != nullptr ? run_dir_->attempt() : state.attempt + 1;
+  start.attempt = std::stoll(world_.comm().gather_text(std::to_string(mine)).front());
   start.config_yaml = to_yaml(config_);
   start.data_fingerprint = parts.train_data->fingerprint();
   start.build_id = build_id();

@@ -6,7 +6,10 @@
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
 
+#include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
@@ -169,4 +172,20 @@ RANKS_TEST_CASE("a run moves from 2 processes to 1 and back", "[equivalence]", 2
 
 RANKS_TEST_CASE("a run moves from 4 processes to 1 and back", "[equivalence]", 4) {
   check_resume_chain(ctx);
+}
+
+RANKS_TEST_CASE("a NaN on one rank stops all ranks before the same update", "[equivalence]", 2) {
+  const Config config = split(tiny_gpt(), 2, 1);
+  const ParallelContext context(config, ctx.world());
+  const std::unique_ptr<Trainer> trainer = make_trainer(config, context, 6);
+  if (ctx.rank() == 1) {
+    trainer->parts().store->shards()[0].master[0].fill_(std::nan(""));
+  }
+  try {
+    trainer->run();
+    FAIL("went on");
+  } catch (const Error& error) {
+    CHECK(error.id() == "nonfinite-loss");
+    CHECK(trainer->state().step == 0);
+  }
 }

@@ -2,6 +2,7 @@
 #include "train/trainer.hpp"
 
 #include "core/error.hpp"
+#include "core/fault.hpp"
 #include "support/catch.hpp"
 #include "support/close.hpp"
 #include "support/temp_dir.hpp"
@@ -14,6 +15,7 @@
 #include <ATen/ops/sum.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -159,6 +161,22 @@ TEST_CASE("a finite loss with a non-finite gradient is told apart", "[trainer]")
   CHECK(contains(text, "gradient norm inf"));
   CHECK(contains(text, "first non-finite gradient: '"));
   CHECK(trainer.state().step == 1);
+}
+
+TEST_CASE("the fault nan spoils the loss of its step", "[trainer]") {
+  ::setenv("COLOSSAL_FAULT", "rank=0,step=3,kind=nan", 1);
+  const bool compiled_in = fault::at_step(0, 3);
+  const Config config = tiny_gpt();
+  const ParallelContext context(config);
+  Trainer trainer(build(config, context, {}), {});
+  const std::string text = failure_of(trainer);
+  ::unsetenv("COLOSSAL_FAULT");
+  if (compiled_in) {
+    CHECK(contains(text, "nonfinite-loss: step 3: loss nan"));
+    CHECK(contains(text, "all weights and gradients are finite"));
+  } else {
+    CHECK(text == "none");
+  }
 }
 
 TEST_CASE("skipping consumes data, keeps the step and ends after too many", "[trainer]") {
