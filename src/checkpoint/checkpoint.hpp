@@ -85,6 +85,11 @@ struct CheckpointInfo {
 /// Checks manifest and file sizes, not checksums.
 [[nodiscard]] std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& root);
 
+/// The checkpoint that `path` means: itself, or the newest one among its step-* folders or those of
+/// its `checkpoints` folder. Errors: checkpoint "checkpoint-none" if there is none,
+/// "checkpoint-incomplete" if the newest is damaged.
+[[nodiscard]] std::filesystem::path find_checkpoint(const std::filesystem::path& path);
+
 /// What inspect() shows besides run state and sizes.
 struct InspectOptions {
   bool tensors = false;  ///< the table of tensors

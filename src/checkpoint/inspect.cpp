@@ -32,7 +32,7 @@ struct Opened {
 };
 
 Opened open_checkpoint(const fs::path& path) {
-  Opened opened{detail::find_checkpoint(path), {}};
+  Opened opened{find_checkpoint(path), {}};
   opened.manifest = detail::read_manifest(opened.path);
   detail::check_files(opened.path, opened.manifest);
   return opened;

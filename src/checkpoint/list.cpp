@@ -96,10 +96,12 @@ void remove_old(const fs::path& root, std::int64_t saved, std::int64_t keep_last
   }
 }
 
+}  // namespace detail
+
 fs::path find_checkpoint(const fs::path& given) {
   // "step-00001000/" has no file name.
   const fs::path path = given.has_filename() ? given : given.parent_path();
-  if (fs::exists(path / kManifestName) || step_of(path.filename().string())) {
+  if (fs::exists(path / detail::kManifestName) || detail::step_of(path.filename().string())) {
     return path;
   }
   const fs::path root = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
@@ -121,8 +123,6 @@ fs::path find_checkpoint(const fs::path& given) {
   }
   return all.back().path;
 }
-
-}  // namespace detail
 
 std::vector<CheckpointInfo> list_checkpoints(const fs::path& root) {
   std::vector<CheckpointInfo> found;

@@ -11,55 +11,66 @@
 
 namespace colossal {
 
+/// A configuration as named on the command line.
 struct ConfigOptions {
   std::string config;
   std::vector<std::string> sets;  ///< --set texts
 };
 
+/// Command line of `train`.
 struct TrainOptions {
   ConfigOptions config;
-  std::optional<std::string> nproc;  ///< "auto" or a number
-  std::optional<std::string> resume;
-  std::optional<std::string> output_dir;
+  std::optional<std::string> nproc;       ///< "auto" or a number
+  std::optional<std::string> resume;      ///< beats checkpoint.resume
+  std::optional<std::string> output_dir;  ///< beats run.output_dir
   bool overwrite = false;
   bool dry_run = false;
   std::vector<std::string> allow;       ///< --allow: resume differences the user accepts
   std::optional<log::Level> log_level;  ///< -q, -v: beats logging.level
-  std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc
+  std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc and env.json
 };
 
+/// Command line of `plan`.
 struct PlanOptions {
   ConfigOptions config;
-  std::optional<std::int64_t> world_size;
+  std::optional<std::int64_t> world_size;  ///< unset: what parallel.* gives, else 1
   bool json = false;
 };
 
+/// Command line of `eval`.
 struct EvalOptions {
-  std::string checkpoint;  ///< checkpoint folder or run directory (newest complete one)
-  std::optional<std::string> config;
+  std::string checkpoint;             ///< checkpoint folder or run directory (its newest one)
+  std::optional<std::string> config;  ///< unset: the configuration stored in the checkpoint
   std::vector<std::string> sets;
-  std::optional<std::string> nproc;
-  std::optional<log::Level> log_level;
-  std::vector<std::string> arguments;
+  std::optional<std::string> nproc;     ///< "auto" or a number
+  std::optional<log::Level> log_level;  ///< -q, -v: beats logging.level
+  std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc
 };
 
+/// Command line of `validate`.
 struct ValidateOptions {
   std::vector<std::string> configs;
   std::vector<std::string> sets;
   std::optional<std::int64_t> world_size;
-  bool data = false;
+  bool data = false;  ///< also open the data
 };
 
+/// Command line of `config show`.
 struct ShowOptions {
   ConfigOptions config;
   bool minimal = false;
 };
 
-/// Each returns the process exit code; results go to stdout, everything else to stderr.
+/// Trains or continues a run; the last line of stdout is a JSON summary. Each command returns the
+/// process exit code and writes results to stdout, everything else to stderr. Errors: all kinds.
 int run_train(const TrainOptions& options);
+/// Prints the plan that `train` would store. Errors: data.
 int run_plan(const PlanOptions& options);
+/// Prints one JSON line with the loss of a checkpoint on the evaluation data. Errors: all kinds.
 int run_eval(const EvalOptions& options);
+/// Prints `FILE: ok` or the diagnostics of each file. Errors: data, with options.data.
 int run_validate(const ValidateOptions& options);
+/// Prints the configuration as YAML. Errors: none but diagnostics.
 int run_config_show(const ShowOptions& options);
 
 /// "0.1.0+<git revision or 'unknown'>": part of checkpoints, env.json and the group check.

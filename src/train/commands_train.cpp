@@ -27,21 +27,36 @@ LoadOptions load_options(const TrainOptions& options) {
   return load;
 }
 
+/// What the launcher knows before it spawns ranks.
+struct Launchable {
+  int processes = 1;
+  std::string output_dir;
+};
+
 /// Everything that can be checked before any process is spawned; empty if the configuration is bad.
-std::optional<int> check_before_spawn(const TrainOptions& options) {
+std::optional<Launchable> check_before_spawn(const TrainOptions& options) {
   LoadOptions load = load_options(options);
   const std::optional<Config> unsized = load_or_report(options.config.config, load, false);
-  load.world_size = num_processes(*options.nproc, unsized ? unsized->parallel.data : 0);
+  const int processes = num_processes(*options.nproc, unsized ? unsized->parallel.data : 0);
+  load.world_size = processes;
   load.world_origin = fmt::format("--nproc {}", *options.nproc);
   const std::optional<Config> config = load_or_report(options.config.config, load, true);
   if (!config) {
     return std::nullopt;
   }
-  if (*load.world_size > 1) {
+  if (processes > 1) {
     check_writable(config->run.output_dir, make_plan(*config, 0).checkpoint_bytes);
     static_cast<void>(open_data(*config));
   }
-  return static_cast<int>(*load.world_size);
+  return Launchable{processes, config->run.output_dir};
+}
+
+int launch(const Launchable& launchable, const TrainOptions& options) {
+  const int code = launch_local(launchable.processes, without_nproc(options.arguments));
+  if (code != 0) {
+    RunDir::settle(launchable.output_dir, code);
+  }
+  return code;
 }
 
 int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
@@ -64,23 +79,23 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
 int run_train(const TrainOptions& options) {
   // A closed pipe (`| head`) or a lost peer must not kill a run: writes report it where it matters.
   std::signal(SIGPIPE, SIG_IGN);
-  const LaunchOptions launch = detect_launch();
+  const LaunchOptions found = detect_launch();
   check(!options.overwrite || !options.resume || *options.resume == "never",
         ErrorKind::usage,
         "overwrite-resume",
         "--overwrite starts anew, --resume {} continues: give one of them",
         options.resume.value_or(""));
   if (options.nproc) {
-    refuse_nested_launch(launch);
-    const std::optional<int> processes = check_before_spawn(options);
-    if (!processes) {
+    refuse_nested_launch(found);
+    const std::optional<Launchable> launchable = check_before_spawn(options);
+    if (!launchable) {
       return kConfigExit;
     }
-    if (*processes > 1) {
-      return launch_local(*processes, without_nproc(options.arguments));
+    if (launchable->processes > 1) {
+      return launch(*launchable, options);
     }
   }
-  return run_rank(options, launch);
+  return run_rank(options, found);
 }
 
 }  // namespace colossal

@@ -178,25 +178,6 @@ ResumeChoice choose_resume(const ResumeRequest& request) {
   return own;
 }
 
-fs::path find_checkpoint(const fs::path& path) {
-  if (fs::exists(path / "manifest.json")) {
-    return path;
-  }
-  const fs::path folder = fs::exists(path / "checkpoints") ? path / "checkpoints" : path;
-  const ResumeChoice found =
-      sort_out(fs::is_directory(folder) ? list_checkpoints(folder) : std::vector<CheckpointInfo>{});
-  if (!found.candidates.empty()) {
-    return found.candidates.front().path;
-  }
-  if (!found.damaged.empty()) {
-    only_damaged(folder, found.damaged);
-  }
-  fail(ErrorKind::checkpoint,
-       "checkpoint-none",
-       "{} is neither a checkpoint folder (no manifest.json) nor a run directory with one",
-       path.string());
-}
-
 Loaded load_stored(const RunState& state, const LoadOptions& options) {
   const TemporaryFile file(state.config_yaml);
   return load(file.path(), options);

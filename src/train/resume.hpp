@@ -27,13 +27,9 @@ struct ResumeChoice {
 
 /// Reads the folders, changes nothing. Errors: checkpoint "checkpoint-required" (require without
 /// one), "checkpoint-damaged" (only damaged ones, each listed with its reason),
-/// "checkpoint-none" (the given path holds none); config "output-exists" (never, or a path that
-/// is not the newest of the output folder, while complete ones exist).
+/// "checkpoint-none" or "checkpoint-incomplete" (of the given path); config "output-exists" (never,
+/// or a path that is not the newest of the output folder, while complete ones exist).
 [[nodiscard]] ResumeChoice choose_resume(const ResumeRequest& request);
-
-/// The checkpoint folder meant by `path`: itself, or the newest complete one of a run directory.
-/// Errors: checkpoint "checkpoint-none", "checkpoint-damaged".
-[[nodiscard]] std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
 /// Loads the configuration stored in a checkpoint, with further overrides.
 [[nodiscard]] Loaded load_stored(const RunState& state, const LoadOptions& options);

@@ -205,6 +205,22 @@ fs::path RunDir::move_aside(const fs::path& folder) {
   return target;
 }
 
+void RunDir::settle(const fs::path& folder, int exit_code) {
+  auto status = nlohmann::ordered_json::parse(
+      read_text(folder / "status.json"), nullptr, /*allow_exceptions=*/false);
+  if (!status.is_object() || status.value("state", "") != "running") {
+    return;
+  }
+  const int lock = ::open((folder / "run.lock").c_str(), O_RDWR | O_CLOEXEC);
+  if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock);
+    return;
+  }
+  status["state"] = "failed";
+  status["exit"] = exit_code;
+  RunDir(folder, lock).update("status.json", status.dump() + "\n");
+}
+
 RunDir::RunDir(fs::path path, int lock)
     : path_(std::move(path)), lock_(lock), attempt_(last_attempt(path_) + 1) {}
 

@@ -23,11 +23,17 @@ class RunDir {
   /// if there is nothing to move. Errors: config "output-in-use", "output-not-writable",
   /// "overwrite-not-a-run" (a folder that no run made).
   static std::filesystem::path move_aside(const std::filesystem::path& folder);
+  /// For a launcher whose ranks have ended with `exit_code`: status.json that still says "running"
+  /// becomes "failed", since a rank that another one stopped could not write it. Does nothing if
+  /// the folder is in use or was never a run.
+  static void settle(const std::filesystem::path& folder, int exit_code);
   ~RunDir();
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
 
+  /// The folder itself.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// Where save_checkpoint() puts step-* folders.
   [[nodiscard]] std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   /// How often this directory was started, this time included (1 for a new run).
   [[nodiscard]] std::int64_t attempt() const noexcept { return attempt_; }

@@ -36,6 +36,7 @@ struct StepReport {
   double data_seconds = 0;  ///< this rank: waiting for the loader
 };
 
+/// Facts of one evaluation, equal on all ranks but for the seconds.
 struct EvalReport {
   std::int64_t step = 0;
   double loss = 0;

@@ -79,7 +79,9 @@ TEST_CASE("a rank that is killed stops the others and is named", "[signals]") {
   const Outcome outcome = program.wait();
   INFO(outcome.err);
   CHECK(outcome.code != 0);
-  CHECK(count(outcome.err, "rank") >= 1);
+  CHECK(count(outcome.err, "launch: rank ") == 1);
+  const Json status = Json::parse(read_file(folder.path() / "status.json"));
+  CHECK(status.at("state") != "running");
   require_gone(ranks);
 }
 

@@ -23,9 +23,4 @@ namespace colossal::detail {
 /// stay, as evidence.
 void remove_old(const std::filesystem::path& root, std::int64_t saved, std::int64_t keep_last);
 
-/// The newest complete checkpoint among `given` (a checkpoint), its step-* folders, or those of its
-/// `checkpoints` folder. Errors: checkpoint "checkpoint-none" if there is none,
-/// "checkpoint-incomplete" if the newest is damaged.
-[[nodiscard]] std::filesystem::path find_checkpoint(const std::filesystem::path& given);
-
 }  // namespace colossal::detail

@@ -1,0 +1,165 @@
+// Is the table of resume rules (config-and-cli 6.4) followed row by row?
+#include "checkpoint/checkpoint.hpp"
+#include "core/error.hpp"
+#include "support/catch.hpp"
+#include "support/temp_dir.hpp"
+#include "support/tiny_models.hpp"
+#include "train/resume.hpp"
+
+#include <ATen/ops/ones.h>
+
+#include <array>
+
+using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
+using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder of checkpoints that hold one number each.
+class Checkpoints {
+ public:
+  void save(std::int64_t step) const {
+    const std::array records = {
+        TensorRecord{.name = "model/w", .global = {1}, .local = at::ones({1}), .regions = {one()}}};
+    RunState state;
+    state.step = step;
+    save_checkpoint(root(), state, records, Comm(), {.keep_last = 100});
+  }
+  void damage(std::int64_t step) const { fs::remove(path(step) / "manifest.json"); }
+  [[nodiscard]] fs::path root() const { return folder_.path() / "checkpoints"; }
+  [[nodiscard]] fs::path path(std::int64_t step) const {
+    return root() / fmt::format("step-{:08}", step);
+  }
+  /// Steps of the candidates.
+  [[nodiscard]] std::vector<std::int64_t> choose(const std::string& mode) const {
+    std::vector<std::int64_t> steps;
+    for (const CheckpointInfo& info : choose_resume({mode, root()}).candidates) {
+      steps.push_back(info.step);
+    }
+    return steps;
+  }
+  [[nodiscard]] std::string refusal(const std::string& mode) const {
+    try {
+      static_cast<void>(choose_resume({mode, root()}));
+    } catch (const Error& error) {
+      return fmt::format("{} {}", error.exit_code(), error.id());
+    }
+    return "";
+  }
+
+ private:
+  static Region one() {
+    Region region;
+    region.global_offset = {0};
+    region.local_offset = {0};
+    region.extent = {1};
+    return region;
+  }
+  TempDir folder_;
+};
+
+ResumeFacts facts(const Config& saved, const Config& now) {
+  return {.saved = saved, .now = now, .saved_fingerprint = "a", .now_fingerprint = "a"};
+}
+
+std::string refusal(const ResumeFacts& compared, const std::vector<std::string>& allow = {}) {
+  try {
+    static_cast<void>(compare_for_resume(compared, allow));
+  } catch (const Error& error) {
+    return fmt::format("{} {}", error.exit_code(), error.id());
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("an empty folder starts, unless a checkpoint is required", "[resume_rules]") {
+  const Checkpoints none;
+  CHECK(none.choose("auto").empty());
+  CHECK(none.choose("never").empty());
+  CHECK(none.refusal("require") == "5 checkpoint-required");
+}
+
+TEST_CASE("the newest complete checkpoint is first, by number", "[resume_rules]") {
+  const Checkpoints saved;
+  saved.save(900);
+  saved.save(10000);
+  saved.save(1000);
+  CHECK(saved.choose("auto") == std::vector<std::int64_t>{10000, 1000, 900});
+  CHECK(saved.choose("require") == std::vector<std::int64_t>{10000, 1000, 900});
+  CHECK(saved.refusal("never") == "3 output-exists");
+}
+
+TEST_CASE("damaged checkpoints are passed over, never forgotten", "[resume_rules]") {
+  const Checkpoints saved;
+  saved.save(2);
+  saved.save(4);
+  saved.damage(4);
+  const ResumeChoice choice = choose_resume({"auto", saved.root()});
+  CHECK(choice.candidates.front().step == 2);
+  REQUIRE(choice.damaged.size() == 1);
+  CHECK(choice.damaged.front().step == 4);
+  saved.damage(2);
+  CHECK(saved.refusal("auto") == "5 checkpoint-damaged");
+  CHECK(saved.refusal("require") == "5 checkpoint-damaged");
+  CHECK(saved.refusal("never") == "3 output-exists");
+}
+
+TEST_CASE("a path names one checkpoint and never mixes with others", "[resume_rules]") {
+  const Checkpoints source;
+  source.save(2);
+  source.save(4);
+  const Checkpoints empty;
+  CHECK(empty.choose(source.path(2).string()) == std::vector<std::int64_t>{2});
+  CHECK(empty.choose(source.root().parent_path().string()) == std::vector<std::int64_t>{4});
+  CHECK(source.choose(source.path(4).string()) == std::vector<std::int64_t>{4});
+  CHECK(source.refusal(source.path(2).string()) == "3 output-exists");
+  CHECK(empty.refusal(empty.root().string()) == "5 checkpoint-none");
+}
+
+TEST_CASE("equal configurations need no table", "[resume_rules]") {
+  const Config config = tiny_gpt();
+  CHECK(compare_for_resume(facts(config, config), {}).empty());
+}
+
+TEST_CASE("each class of key has its effect", "[resume_rules]") {
+  const Config saved = tiny_gpt();
+  Config now = saved;
+  now.optimizer.lr = 0.5;
+  now.logging.every_steps = 77;
+  const std::string table = compare_for_resume(facts(saved, now), {});
+  CHECK(table.find("optimizer.lr") != std::string::npos);
+  CHECK(table.find("used from the first resumed step") != std::string::npos);
+  CHECK(table.find("free to change") != std::string::npos);
+
+  now.model.hidden_size *= 2;
+  CHECK(refusal(facts(saved, now)) == "5 resume-mismatch");
+  CHECK(refusal(facts(saved, now), {"model.hidden_size"}) == "5 resume-mismatch");
+}
+
+TEST_CASE("batch and data may change only with --allow", "[resume_rules]") {
+  const Config saved = tiny_gpt();
+  Config now = saved;
+  now.train.global_batch_size *= 2;
+  CHECK(refusal(facts(saved, now)) == "3 resume-needs-allow");
+  CHECK(refusal(facts(saved, now), {"train.global_batch_size"}).empty());
+  ResumeFacts other_data = facts(saved, saved);
+  other_data.now_fingerprint = "b";
+  CHECK(refusal(other_data) == "3 resume-needs-allow");
+  CHECK(refusal(other_data, {"data.fingerprint"}).empty());
+}
+
+TEST_CASE("a stored configuration is read back, or refused by name", "[resume_rules]") {
+  RunState state;
+  state.config_yaml = to_yaml(tiny_gpt());
+  CHECK(diff(stored_config(state), tiny_gpt()).empty());
+  state.config_yaml = "from: the future\n";
+  try {
+    static_cast<void>(stored_config(state));
+    FAIL("accepted");
+  } catch (const Error& error) {
+    CHECK(error.id() == "checkpoint-config");
+    CHECK(error.exit_code() == 5);
+  }
+}

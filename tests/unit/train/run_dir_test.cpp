@@ -1,0 +1,128 @@
+// Is a run directory owned by one run, and are its files always whole?
+#include "train/run_dir.hpp"
+
+#include "core/error.hpp"
+#include "support/catch.hpp"
+#include "support/temp_dir.hpp"
+
+#include <fstream>
+#include <sstream>
+
+using colossal::Error;
+using colossal::RunDir;
+using colossal::test::TempDir;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string read_text(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  std::ofstream(file) << text;
+}
+
+template <class Action>
+std::string id_of(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return std::string(error.id());
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("attempts count the starts that wrote a status", "[run_dir]") {
+  const TempDir folder;
+  CHECK(RunDir::open(folder.path() / "run", 0)->attempt() == 1);
+  RunDir::open(folder.path() / "run", 0)->write("status.json", R"({"attempt": 4})");
+  CHECK(RunDir::open(folder.path() / "run", 0)->attempt() == 5);
+  write_text(folder.path() / "run" / "status.json", "{\"attem");
+  CHECK(RunDir::open(folder.path() / "run", 0)->attempt() == 1);
+}
+
+TEST_CASE("files are replaced as a whole", "[run_dir]") {
+  const TempDir folder;
+  const auto run = RunDir::open(folder.path(), 0);
+  run->write("plan.json", "one");
+  run->write("plan.json", "two");
+  CHECK(read_text(folder.path() / "plan.json") == "two");
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    CHECK(entry.path().extension() != ".tmp");
+    ++files;
+  }
+  CHECK(files == 2);  // plan.json and run.lock
+}
+
+TEST_CASE("metrics keep whole lines and lose a partial one", "[run_dir]") {
+  const TempDir folder;
+  const fs::path metrics = folder.path() / "metrics.jsonl";
+  write_text(metrics, "{\"step\":1}\n{\"st");
+  const auto run = RunDir::open(folder.path(), 0);
+  run->append_metrics("{\"step\":2}");
+  run->append_metrics("{\"step\":3}");
+  CHECK(read_text(metrics) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+}
+
+TEST_CASE("what cannot be logged does not throw, what cannot be stored does", "[run_dir]") {
+  const TempDir folder;
+  const auto run = RunDir::open(folder.path(), 0);
+  fs::create_directories(folder.path() / "metrics.jsonl");
+  fs::create_directories(folder.path() / "status.json" / "full");
+  run->append_metrics("{}");
+  run->update("status.json", "{}");
+  CHECK(id_of([&] { run->write("status.json", "{}"); }) == "output-not-writable");
+}
+
+TEST_CASE("a folder that cannot hold two checkpoints is refused", "[run_dir]") {
+  const TempDir folder;
+  constexpr std::int64_t kExbibyte = std::int64_t{1} << 60;
+  CHECK(id_of([&] { colossal::check_writable(folder.path(), kExbibyte); }) == "disk-low");
+  CHECK(id_of([&] { colossal::check_writable(folder.path(), 0); }).empty());
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("a file where the folder should be is refused", "[run_dir]") {
+  const TempDir folder;
+  write_text(folder.path() / "file", "");
+  CHECK(id_of([&] { RunDir::open(folder.path() / "file", 0); }) == "output-not-writable");
+  CHECK(id_of([&] { RunDir::open(folder.path() / "file" / "run", 0); }) == "output-not-writable");
+}
+
+TEST_CASE("moving aside numbers the old runs and spares what is no run", "[run_dir]") {
+  const TempDir folder;
+  const fs::path run = folder.path() / "run";
+  CHECK(RunDir::move_aside(run).empty());
+  RunDir::open(run, 0)->write("config.resolved.yaml", "first");
+  CHECK(RunDir::move_aside(run) == fs::path(run.string() + ".old-1"));
+  CHECK_FALSE(fs::exists(run));
+  RunDir::open(run, 0)->write("config.resolved.yaml", "second");
+  CHECK(RunDir::move_aside(run) == fs::path(run.string() + ".old-2"));
+  CHECK(read_text(run.string() + ".old-1/config.resolved.yaml") == "first");
+  fs::create_directories(run);
+  write_text(run / "thesis.txt", "four years");
+  CHECK(id_of([&] { static_cast<void>(RunDir::move_aside(run)); }) == "overwrite-not-a-run");
+}
+
+TEST_CASE("a launcher settles a status that still says running", "[run_dir]") {
+  const TempDir folder;
+  RunDir::settle(folder.path(), 7);  // never a run: nothing happens
+  CHECK(fs::is_empty(folder.path()));
+  const fs::path status = folder.path() / "status.json";
+  {
+    const auto run = RunDir::open(folder.path(), 0);
+    run->write("status.json", R"({"state":"running","exit":null})");
+    RunDir::settle(folder.path(), 7);  // in use
+    CHECK(read_text(status) == R"({"state":"running","exit":null})");
+  }
+  RunDir::settle(folder.path(), 7);
+  CHECK(read_text(status) == "{\"state\":\"failed\",\"exit\":7}\n");
+  RunDir::settle(folder.path(), 8);  // has ended already
+  CHECK(read_text(status) == "{\"state\":\"failed\",\"exit\":7}\n");
+}

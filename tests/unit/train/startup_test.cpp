@@ -1,0 +1,90 @@
+// Do the small decisions before a run hold: process counts, command lines, errors, agreement?
+#include "train/startup.hpp"
+
+#include "core/error.hpp"
+#include "support/catch.hpp"
+#include "train/environment.hpp"
+#include "train/summary.hpp"
+
+#include <new>
+#include <nlohmann/json.hpp>
+
+using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+
+TEST_CASE("--nproc is auto or a number", "[startup]") {
+  CHECK(num_processes("auto", 0) == 1);
+  CHECK(num_processes("auto", 4) == 4);
+  CHECK(num_processes("3", 4) == 3);
+  for (const char* wrong : {"0", "-1", "2x", "", "1e3", "99999999999"}) {
+    INFO(wrong);
+    CHECK_THROWS_AS(num_processes(wrong, 0), Error);
+  }
+}
+
+TEST_CASE("children get the command line without --nproc", "[startup]") {
+  const std::vector<std::string> expected = {"colossal-train", "train", "a.yaml", "--set", "x=1"};
+  CHECK(without_nproc({"train", "--nproc", "2", "a.yaml", "--set", "x=1"}) == expected);
+  CHECK(without_nproc({"train", "a.yaml", "--nproc=auto", "--set", "x=1"}) == expected);
+}
+
+TEST_CASE("a launcher inside a launcher is refused", "[startup]") {
+  LaunchOptions launch;
+  refuse_nested_launch(launch);
+  launch.world_size = 2;
+  CHECK_THROWS_AS(refuse_nested_launch(launch), Error);
+}
+
+TEST_CASE("foreign exceptions become errors with an exit code", "[startup]") {
+  CHECK(to_error(std::bad_alloc()).exit_code() == 6);
+  CHECK(to_error(std::runtime_error("DefaultCPUAllocator: can't allocate memory")).exit_code() ==
+        6);
+  const Error bug = to_error(std::runtime_error("odd"));
+  CHECK(bug.exit_code() == 1);
+  CHECK(std::string(bug.what()).find("please report it with build 0.") != std::string::npos);
+  try {
+    fail(ErrorKind::data, "data-empty", "nothing");
+  } catch (const std::exception& own) {
+    CHECK(to_error(own).id() == "data-empty");
+  }
+}
+
+TEST_CASE("rank 0's decision and its error reach the caller", "[startup]") {
+  CHECK(decide_on_rank_0(Comm(), [] { return std::string("go"); }) == "go");
+  try {
+    static_cast<void>(decide_on_rank_0(Comm(), []() -> std::string {
+      fail(ErrorKind::config, "output-in-use", "caf\xff");  // not UTF-8, as paths can be
+    }));
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.id() == "output-in-use");
+    CHECK(error.exit_code() == 3);
+  }
+}
+
+TEST_CASE("the environment names versions and the command", "[startup]") {
+  const auto json = nlohmann::json::parse(environment_json({}, {"train", "a.yaml"}));
+  CHECK(json.at("command") == nlohmann::json::array({"train", "a.yaml"}));
+  CHECK(json.at("versions").at("hdf5").get<std::string>().starts_with("1."));
+  CHECK(json.at("processors") > 0);
+  const double age = seconds_since_process_start({});
+  CHECK(age >= 0);
+  CHECK(age < 600);
+}
+
+TEST_CASE("a summary has null where nothing was measured", "[startup]") {
+  RunSummary summary;
+  summary.reason = "finished";
+  summary.output_dir = "runs/a";
+  auto json = nlohmann::json::parse(to_json_line(summary));
+  CHECK(json.at("loss").is_null());
+  CHECK(json.at("eval_loss").is_null());
+  CHECK(to_text(summary).find("nothing to continue") != std::string::npos);
+  summary.loss = 1.5;
+  summary.eval_loss = 2.5;
+  summary.checkpoint = "runs/a/checkpoints/step-00000001";
+  json = nlohmann::json::parse(to_json_line(summary));
+  CHECK(json.at("loss") == 1.5);
+  CHECK(to_text(summary).find("loss 1.5000, validation loss 2.5000 (perplexity 12.18)") !=
+        std::string::npos);
+  CHECK(to_text(summary).find("colossal-train eval --checkpoint runs/a") != std::string::npos);
+}
