@@ -17,7 +17,7 @@ namespace colossal::kernels {
 namespace {
 
 constexpr std::int64_t kForwardRows = 12;   // query rows at a time
-constexpr std::int64_t kBackwardRows = 48;  // more: products over query rows want depth
+constexpr std::int64_t kBackwardRows = 36;  // more: products over query rows want depth
 
 std::int64_t round_up(std::int64_t n) {
   return (n + kVector - 1) / kVector * kVector;
