@@ -97,7 +97,12 @@ void add_train(CommandLine& line) {
   command->add_flag(
       "--overwrite", options.overwrite, "start anew; an old run directory moves to NAME.old-<k>");
   command->add_flag("--dry-run", options.dry_run, "check and build everything, train no step");
-  command->add_option("--allow", options.allow, "accept this difference on resume (repeatable)")
+  command
+      ->add_option("--allow",
+                   options.allow,
+                   "accept this difference on resume (repeatable): train.global_batch_size or "
+                   "data.fingerprint")
+      ->check(CLI::IsMember({"train.global_batch_size", "data.fingerprint"}))
       ->type_name("KEY")
       ->allow_extra_args(false);
   command->callback([&line] { line.action = [&line] { return run_train(line.train); }; });

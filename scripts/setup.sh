@@ -47,7 +47,7 @@ system_name() {
 # missing_packages PACKAGE...: those of them that dpkg does not have installed.
 missing_packages() {
   local installed package
-  installed=$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null | sed -n 's/^ii  *//p')
+  installed=$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null | sed -n 's/^ii  *//p' || true)
   for package in "$@"; do
     grep -qxF "$package" <<<"$installed" || printf '%s\n' "$package"
   done

@@ -125,7 +125,6 @@ struct CommConfig {
   CommBackend backend = CommBackend::auto_;
   double init_timeout_seconds = 300;
   double timeout_seconds = 600;
-  std::optional<std::int64_t> master_port;  ///< unset = auto
 };
 
 /// YAML section `parallel`.

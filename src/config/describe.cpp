@@ -123,9 +123,8 @@ void describe(Visitor& v, SchedulerConfig& c) {
 
 void describe(Visitor& v, CommConfig& c) {
   v.field("backend", c.backend, {.help = "collective library; auto is gloo on cpu"});
-  v.field("init_timeout", c.init_timeout_seconds, {.help = "longest wait for all processes to arrive and for the first step", .form = Form::duration, .range = above(0)});
-  v.field("timeout", c.timeout_seconds, {.help = "longest wait for a later collective", .form = Form::duration, .range = above(0)});
-  v.field("master_port", c.master_port, {.help = "port of the rendezvous", .range = between(1, 65535), .derived = "a free port", .auto_word = true});
+  v.field("init_timeout", c.init_timeout_seconds, {.help = "longest wait for all processes to arrive", .form = Form::duration, .range = above(0)});
+  v.field("timeout", c.timeout_seconds, {.help = "longest wait for a collective", .form = Form::duration, .range = above(0)});
 }
 
 void describe(Visitor& v, ParallelConfig& c) {

@@ -72,15 +72,16 @@ int run_validate(const ValidateOptions& options) {
 int run_plan(const PlanOptions& options) {
   LoadOptions load = load_options(options.config.sets, options.world_size);
   if (!load.world_size) {
-    const std::optional<Config> unsized = load_or_report(options.config.config, load, true);
-    if (!unsized) {
+    Loaded unsized = colossal::load(options.config.config, load);
+    if (unsized.has_errors()) {
+      static_cast<void>(config_or_report(std::move(unsized), true));
       return kConfigExit;
     }
-    load.world_size = num_processes("auto", unsized->parallel.data);
+    // Its warnings come again, with more known, from the load below.
+    load.world_size = num_processes("auto", unsized.config.parallel.data);
     load.world_origin = "no --world-size given";
   }
-  const std::optional<Config> config =
-      load_or_report(options.config.config, load, options.world_size.has_value());
+  const std::optional<Config> config = load_or_report(options.config.config, load, true);
   if (!config) {
     return kConfigExit;
   }

@@ -285,7 +285,7 @@ void StatusHook::write(const Trainer& trainer, RunStatus status) const {
   status.step = trainer.state().step;
   status.total = trainer.parts().total_steps;
   status.attempt = trainer.state().attempt;
-  run_dir_->write("status.json", to_json(status));
+  run_dir_->update("status.json", to_json(status));
 }
 
 void add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world) {

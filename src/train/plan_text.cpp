@@ -66,8 +66,8 @@ std::string rank_table(const PlanReport& plan) {
                         bytes_text(rank.total()));
   }
   if (plan.ranks.size() > kMaxRankLines) {
-    text +=
-        fmt::format("... and {} more ranks (all in --json)\n", plan.ranks.size() - kMaxRankLines);
+    text += fmt::format("... and {} more ranks (all in --format json)\n",
+                        plan.ranks.size() - kMaxRankLines);
   }
   return text;
 }

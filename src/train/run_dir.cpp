@@ -232,6 +232,7 @@ RunDir::~RunDir() {
 }
 
 void RunDir::write(const std::string& name, const std::string& text) const {
+  const std::lock_guard lock(writing_);
   const fs::path temporary = path_ / ("." + name + ".tmp");
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 
 namespace colossal {
@@ -53,6 +54,7 @@ class RunDir {
   int lock_;
   std::int64_t attempt_ = 1;
   int metrics_ = -1;
+  mutable std::mutex writing_;  ///< the thread that takes signals writes status.json too
 };
 
 /// Probes that `folder` can be written and has room for two checkpoints and 1 GiB, without leaving

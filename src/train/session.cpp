@@ -122,6 +122,10 @@ int TrainSession::run() {
                              config_.run.output_dir,
                              trainer_->state().step,
                              trainer_->parts().total_steps));
+    if (is_main() && run_dir_ != nullptr) {
+      fill_summary("nothing to do");
+      print_summary();
+    }
     return 0;
   }
   announce();
@@ -186,9 +190,12 @@ void TrainSession::restore(const ResumeChoice& choice) {
 }
 
 bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
-  std::string damage;
-  try {
-    const RunState state = read_state(checkpoint.path);
+  RunState state;
+  const auto read = [&] { state = read_state(checkpoint.path); };
+  if (is_damaged_anywhere(checkpoint, read)) {  // agreed on before anything collective starts
+    return false;
+  }
+  return !is_damaged_anywhere(checkpoint, [&] {
     const Config saved = stored_config(state);
     make_trainer(state);
     const std::string table =
@@ -203,6 +210,14 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
     std::vector<TensorRecord> records = trainer_->records();
     load_tensors(checkpoint.path, records, world_.comm());
     trainer_->parts().store->publish();
+  });
+}
+
+bool TrainSession::is_damaged_anywhere(const CheckpointInfo& checkpoint,
+                                       const std::function<void()>& use) {
+  std::string damage;
+  try {
+    use();
   } catch (const Error& error) {
     if (!is_damage(error)) {
       throw;
@@ -213,10 +228,10 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
     if (!of_rank.empty()) {
       log::console(fmt::format(
           "warning: {} is damaged and passed over: {}", checkpoint.path.string(), of_rank));
-      return false;
+      return true;
     }
   }
-  return true;
+  return false;
 }
 
 void TrainSession::make_trainer(const RunState& state) {
@@ -277,7 +292,17 @@ void TrainSession::finish() {
   if (!is_main()) {
     return;
   }
-  summary_.reason = "finished";
+  fill_summary("finished");
+  log::console(to_text(summary_));
+  print_summary();
+}
+
+void TrainSession::print_summary() const {
+  fmt::print("{}\n", to_json_line(summary_));
+}
+
+void TrainSession::fill_summary(std::string_view reason) {
+  summary_.reason = reason;
   summary_.step = trainer_->state().step;
   summary_.total_steps = trainer_->parts().total_steps;
   summary_.seconds = seconds_since_process_start(world_.launch());
@@ -287,8 +312,6 @@ void TrainSession::finish() {
   for (const CheckpointInfo& info : list_checkpoints(run_dir_->checkpoints())) {
     summary_.checkpoint = info.complete ? info.path : summary_.checkpoint;
   }
-  log::console(to_text(summary_));
-  fmt::print("{}\n", to_json_line(summary_));
 }
 
 void TrainSession::write_status(std::string_view state, int exit_code) {

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -45,11 +46,14 @@ class TrainSession {
   void restore(const ResumeChoice& choice);
   /// Whether this checkpoint could be read on every rank; a damage is logged.
   bool restore_from(const CheckpointInfo& checkpoint);
+  /// Runs `use` on every rank and tells whether any rank found the checkpoint damaged (collective).
+  bool is_damaged_anywhere(const CheckpointInfo& checkpoint, const std::function<void()>& use);
   void make_trainer(const RunState& state);
   void announce();
-  void write_run_files(const PlanReport& plan);
   void train();
   void finish();
+  void fill_summary(std::string_view reason);
+  void print_summary() const;
   void write_status(std::string_view state, int exit_code);
   void farewell(int signal);
   [[nodiscard]] bool is_main() const { return world_.rank() == 0; }

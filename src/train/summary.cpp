@@ -23,17 +23,28 @@ std::string metrics_text(const RunSummary& summary) {
   return text.empty() ? "none" : text;
 }
 
+/// This program as a command that works from here, whatever PATH says.
+std::string this_program() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path near = std::filesystem::proximate(self, error);
+  if (error) {
+    return "colossal-train";
+  }
+  return near.string().starts_with("..") ? self.string() : near.string();
+}
+
 std::string next_text(const RunSummary& summary) {
   if (summary.checkpoint.empty()) {
     return "next      nothing was saved (checkpoint.at_end is false): there is nothing to continue "
            "or evaluate";
   }
-  const std::string directory = summary.output_dir.string();
   return fmt::format(
-      "next      colossal-train eval --checkpoint {0}      loss on the evaluation data\n"
-      "          colossal-train inspect {0} --tensors     what the checkpoint holds\n"
-      "          the same command with a larger train.steps continues this run",
-      directory);
+      "next      {0} eval --checkpoint {1}      loss on the evaluation data\n"
+      "          {0} inspect {1} --tensors     what the checkpoint holds\n"
+      "          the same command with a longer train section continues this run",
+      this_program(),
+      summary.output_dir.string());
 }
 
 nlohmann::ordered_json to_json(const std::optional<double>& value) {

@@ -94,7 +94,7 @@ at::Tensor dropout(const at::Tensor& x, const at::Tensor& residual, const Dropou
                        residual.defined() ? residual.const_data_ptr<T>() : nullptr,
                        out.mutable_data_ptr<T>(),
                        key,
-                       static_cast<std::uint32_t>(std::lround(key.p * 0x1p32)),
+                       static_cast<std::uint32_t>(std::min(std::round(key.p * 0x1p32), 0x1p32 - 1)),
                        static_cast<T>(1 / (1 - key.p))};
     parallel_rows(
         x.numel(), 1, [&](std::int64_t begin, std::int64_t end) { drop_range(args, begin, end); });

@@ -145,7 +145,7 @@ TEST_CASE("the schema accepts good files and what is written back", "[config]") 
         kText,
         std::string("extends: a.yaml\n"),
         kText + "scheduler: {type: cosine, warmup_steps: 1k, min_lr_ratio: 0.1}\n",
-        kText + "parallel: {data: auto, comm: {timeout: 5m, master_port: auto}}\n",
+        kText + "parallel: {data: auto, comm: {timeout: 5m}}\n",
         kText + "logging:\nrun: {name: 12, seed: 1_000}\n",
         std::string("version: 1\nmodel: {type: gpt, preset: gpt2-124m}\n"
                     "data: {type: synthetic, seq_length: 1k, num_samples: 2.5M}\n"

@@ -26,7 +26,7 @@ const std::string kFull =
     "            groups: [{match: '*emb*', lr_scale: 0.1, weight_decay: 0}, {match: x}]}\n"
     "scheduler: {type: cosine, warmup_ratio: 0.1, warmup_start: 0.5, decay_steps: 100,\n"
     "            min_lr_ratio: 0.1}\n"
-    "parallel: {comm: {backend: gloo, init_timeout: 90s, timeout: 0.5h, master_port: 1234}}\n"
+    "parallel: {comm: {backend: gloo, init_timeout: 90s, timeout: 0.5h}}\n"
     "checkpoint: {every_steps: 5, at_end: false, keep_last: 3, resume: some/dir}\n"
     "eval: {every_steps: 7, at_start: true, at_end: false, max_batches: 2, micro_batch_size: 1}\n"
     "logging: {every_steps: 1, level: debug}\n";

@@ -69,7 +69,7 @@ class Kjv(Folder):
 
 class Setup(Folder):
     def need(self, env):
-        return run("bash", "-c", f". {SCRIPTS / 'setup.sh'}; need_packages git no-such-package-1 no-such-package-2", env=env)
+        return run("bash", "-c", f"set -euo pipefail; . {SCRIPTS / 'setup.sh'}; need_packages git no-such-package-1 no-such-package-2", env=env)
 
     def test_without_root_prints_the_exact_command_and_stops(self):
         done = self.need(self.program("id", "echo 1000"))
