@@ -62,10 +62,11 @@ std::string flow_text(const Node& node) {
     c = static_cast<unsigned char>(c) < 0x20 ? '?' : c;
   }
   if (out.size() > kLongest) {
-    out.resize(kLongest - 3);
-    while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0x80U) != 0) {
-      out.pop_back();  // never cut inside a UTF-8 sequence
+    std::size_t cut = kLongest - 3;
+    while (cut > 0 && (static_cast<unsigned char>(out[cut]) & 0xC0U) == 0x80U) {
+      --cut;  // never inside a UTF-8 sequence
     }
+    out.resize(cut);
     out += "...";
   }
   return out;

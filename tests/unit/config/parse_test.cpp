@@ -130,7 +130,6 @@ TEST_CASE("long values are shortened for messages, never inside a character", "[
   const auto root = detail::parse_yaml(text + "\"", {}, false, report);
   REQUIRE(root.has_value());
   const std::string shown = detail::flow_text(root->children.at(0));
-  CHECK(shown.size() <= 60);
-  CHECK(shown.ends_with("..."));
-  CHECK(static_cast<unsigned char>(shown[shown.size() - 4]) != 0xC3);
+  REQUIRE(shown.size() == 59);  // 57 bytes would end inside the 29th character
+  CHECK(shown.ends_with("\xc3\xa9..."));
 }
