@@ -21,6 +21,8 @@ TEST_CASE("texts set through one connection are read through another", "[store]"
   REQUIRE_FALSE(client->is_host());
   CHECK(client->get("text") == std::nullopt);
   server->set("text", std::string_view("a\0b", 3));
+  // `set` does not wait for the server, so another connection may ask before it has arrived.
+  REQUIRE(client->wait("text", 10s));
   CHECK(client->get("text") == std::string("a\0b", 3));
   CHECK(client->set_if_absent("first", "mine") == "mine");
   CHECK(server->set_if_absent("first", "other") == "mine");
