@@ -182,12 +182,12 @@ class Reader : public Visitor {
   /// is dropped.
   bool wrong_variant(const Node& node, const Spec& spec) {
     const Level& level = levels_.back();
-    if (spec.variant.empty() || level.variant.empty() || spec.variant == level.variant) {
+    if (level.variant.empty() || variant_applies(spec, level.variant)) {
       return false;
     }
     const std::string path = path_of(node.key);
     const std::string message =
-        fmt::format("{} belongs to {}.type {}", path, level.path, spec.variant);
+        fmt::format("{} belongs to {}.type {}", path, level.path, either_word(spec.variant));
     if (node.layer < level.variant_layer) {
       report_.note("dropped-by-type",
                    path,
@@ -203,14 +203,14 @@ class Reader : public Visitor {
     error.value = flow_text(node);
     error.related.push_back(
         {path_of("type"), std::string(level.variant), origins_.of(path_of("type"))});
-    error.fix = fmt::format("remove it, or set type: {}", spec.variant);
+    error.fix = fmt::format("remove it, or set type: {}", either_word(spec.variant));
     return true;
   }
 
   void require(std::string_view key, const Spec& spec) {
     const Level& level = levels_.back();
     const bool lifted = !spec.unless.empty() && value_of(spec.unless) != nullptr;
-    const bool other = !spec.variant.empty() && spec.variant != level.variant;
+    const bool other = !variant_applies(spec, level.variant);
     if (!spec.required || level.silent || lifted || other) {
       return;
     }

@@ -11,15 +11,31 @@ namespace colossal {
 
 /// Words of the configuration; a trailing `_` where the word is a C++ keyword (`auto`).
 enum class DeviceKind : std::uint8_t { auto_, cpu };
-enum class ModelType : std::uint8_t { gpt };
+enum class ModelType : std::uint8_t { gpt, mlp };
 enum class ActivationKind : std::uint8_t { gelu, gelu_tanh, relu, swiglu };
 enum class AttentionKind : std::uint8_t { auto_, math };
-enum class DataType : std::uint8_t { text, synthetic };
-enum class TokenizerType : std::uint8_t { byte };
+enum class DataType : std::uint8_t { text, synthetic, tokens };
+enum class TokenFormat : std::uint8_t { auto_, megatron, llmc };
+enum class Packing : std::uint8_t { concat, greedy, pad };
+enum class LastBatch : std::uint8_t { drop, pad, wrap };
+enum class DataValidation : std::uint8_t { header, full, none };
+enum class TokenizerType : std::uint8_t { byte, bpe, wordpiece };
 enum class Precision : std::uint8_t { fp64, fp32 };
 enum class NonFinite : std::uint8_t { stop, skip };
-enum class OptimizerType : std::uint8_t { adamw };
-enum class SchedulerType : std::uint8_t { constant, cosine };
+enum class OptimizerType : std::uint8_t { adamw, adam, sgd };
+enum class SchedulerType : std::uint8_t {
+  constant,
+  cosine,
+  linear,
+  polynomial,
+  step,
+  multistep,
+  inverse_sqrt,
+  wsd,
+  flat_cosine,
+  one_cycle
+};
+enum class DecayShape : std::uint8_t { linear, cosine, sqrt, exponential };
 enum class CommBackend : std::uint8_t { auto_, gloo };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
 
@@ -52,11 +68,16 @@ struct ModelConfig {
   bool tie_embeddings = true;
   AttentionKind attention = AttentionKind::auto_;
   double init_std = 0.02;
+  std::vector<std::int64_t> layers;  ///< mlp only: widths of the hidden layers
+  std::int64_t in_features = 0;      ///< mlp only
+  std::int64_t out_features = 0;     ///< mlp only
 };
 
 /// YAML section `data.tokenizer`.
 struct TokenizerConfig {
   TokenizerType type = TokenizerType::byte;
+  std::string path;  ///< bpe: folder of vocab.json and merges.txt, or tokenizer.json; wordpiece:
+                     ///< vocab.txt
 };
 
 /// YAML section `data`.
@@ -68,8 +89,13 @@ struct DataConfig {
   std::int64_t seq_length = 0;
   bool shuffle = true;
   std::int64_t workers = 2;
-  std::int64_t prefetch = 4;          ///< micro-batches
-  std::int64_t num_samples = 10'000;  ///< synthetic only
+  std::int64_t prefetch = 4;                ///< micro-batches
+  std::int64_t num_samples = 10'000;        ///< synthetic only
+  TokenFormat format = TokenFormat::auto_;  ///< tokens only
+  Packing packing = Packing::concat;
+  bool cross_document_attention = true;  ///< false: block-diagonal mask, positions reset
+  LastBatch last_batch = LastBatch::drop;
+  DataValidation validate = DataValidation::header;
 };
 
 /// YAML section `train`.
@@ -107,6 +133,8 @@ struct OptimizerConfig {
   double eps = 1e-8;
   bool eps_inside_sqrt = false;
   bool bias_correction = true;
+  double momentum = 0.9;  ///< sgd only
+  bool nesterov = false;  ///< sgd only
   std::vector<OptimizerGroup> groups;
 };
 
@@ -118,6 +146,12 @@ struct SchedulerConfig {
   double warmup_start = 0;
   std::optional<std::int64_t> decay_steps;  ///< unset: total - warm-up
   double min_lr_ratio = 0;
+  double power = 1;                           ///< polynomial only
+  std::optional<std::int64_t> step_size;      ///< step only
+  std::vector<std::int64_t> milestones;       ///< multistep only; strictly increasing
+  double gamma = 0.1;                         ///< step and multistep
+  std::optional<double> stable_ratio;         ///< wsd 0.8, flat_cosine 0.72
+  DecayShape decay_shape = DecayShape::sqrt;  ///< wsd only
 };
 
 /// YAML section `parallel.comm`.
@@ -151,10 +185,21 @@ struct EvalConfig {
   std::int64_t micro_batch_size = 0;  ///< derived: train.micro_batch_size
 };
 
+/// YAML section `logging.profiler`.
+struct ProfilerConfig {
+  std::int64_t start_step = 2;
+  std::int64_t steps = 1;
+  bool memory = false;
+  bool trace = true;
+};
+
 /// YAML section `logging`.
 struct LoggingConfig {
   std::int64_t every_steps = 10;
   LogLevel level = LogLevel::info;
+  bool tensorboard = true;
+  bool csv = false;
+  std::optional<ProfilerConfig> profiler;
 };
 
 /// Everything that decides a run's behaviour. Built by load(), then const.

@@ -114,12 +114,8 @@ void fill_eval(Config& config, Origins& origins) {
 }  // namespace
 
 std::int64_t tokenizer_size(const TokenizerConfig& tokenizer) {
-  switch (tokenizer.type) {
-    case TokenizerType::byte:
-      break;
-  }
   constexpr std::int64_t kBytes = 256;
-  return kBytes;
+  return tokenizer.type == TokenizerType::byte ? kBytes : 0;
 }
 
 bool is_preset_key(std::string_view path) {

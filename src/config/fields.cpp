@@ -1,4 +1,4 @@
-// How does a visitor keep its path?
+// How does a visitor keep its path, and to which types of a section does a key belong?
 #include "config/fields.hpp"
 
 #include "config/tree.hpp"
@@ -8,6 +8,30 @@
 #include <algorithm>
 
 namespace colossal::detail {
+
+bool among_words(std::string_view word, std::string_view list) {
+  for (std::size_t start = 0; start < list.size();) {
+    const std::size_t end = std::min(list.find(' ', start), list.size());
+    if (list.substr(start, end - start) == word) {
+      return true;
+    }
+    start = end + 1;
+  }
+  return false;
+}
+
+bool variant_applies(const Spec& spec, std::string_view type) {
+  return spec.variant.empty() || among_words(type, spec.variant);
+}
+
+std::string either_word(std::string_view list) {
+  std::string text(list);
+  for (std::size_t space = text.find(' '); space != std::string::npos;
+       space = text.find(' ', space + 4)) {
+    text.replace(space, 1, " or ");
+  }
+  return text;
+}
 
 std::string PathVisitor::path_of(std::string_view key) const {
   return join_path(paths_.back(), key);

@@ -54,13 +54,23 @@ struct Spec {
   std::string_view unless = {};  ///< a sibling key that lifts `required`
   std::string_view derived =
       {};  ///< how the value is found when unset; a number is then 0 until it is derived
-  bool auto_word = false;         ///< `auto` may be written for "unset"
-  std::string_view variant = {};  ///< only for this word of the section's `type`
+  bool auto_word = false;  ///< `auto` may be written for "unset"
+  std::string_view variant =
+      {};  ///< only for these words of the section's `type`, with spaces between
   std::span<const std::string_view> words =
       {};                  ///< texts a string may have; a path: besides a path
   std::size_t length = 0;  ///< number of items of a list; 0: any
   ResumeClass resume = ResumeClass::free;
 };
+
+/// Whether `word` is one of the words of `list`, which have spaces between them.
+[[nodiscard]] bool among_words(std::string_view word, std::string_view list);
+
+/// Whether a key of this variant applies in a section whose `type` is `type`.
+[[nodiscard]] bool variant_applies(const Spec& spec, std::string_view type);
+
+/// "cosine or linear" for "cosine linear".
+[[nodiscard]] std::string either_word(std::string_view list);
 
 /// An enumeration seen as its words; `value` is the enumerator's number.
 struct EnumSlot {
@@ -78,6 +88,7 @@ using Slot = std::variant<bool*,
                           std::optional<double>*,
                           std::vector<std::string>*,
                           std::vector<double>*,
+                          std::vector<std::int64_t>*,
                           EnumSlot>;
 
 /// Walks over keys in YAML order; describe() calls it. Subclasses say what happens at each key.

@@ -63,7 +63,7 @@ class Flattener : public Visitor {
   };
 
   [[nodiscard]] bool applies(const Spec& spec) const {
-    return all_variants_ || spec.variant.empty() || spec.variant == levels_.back().variant;
+    return all_variants_ || variant_applies(spec, levels_.back().variant);
   }
 
   void add(std::string_view key, std::string text, const Spec& spec) {

@@ -71,7 +71,7 @@ class HelpWriter : public PathVisitor {
       standard = "default " + standard;
     }
     if (!spec.variant.empty()) {
-      standard += fmt::format("; type {} only", spec.variant);
+      standard += fmt::format("; type {} only", either_word(spec.variant));
     }
     out_ += fmt::format("{}  ({}; {})\n    {}\n", path_of(key), type, standard, spec.help);
   }

@@ -291,7 +291,7 @@ class SchemaWriter : public Visitor {
     const std::string name(key);
     std::string text(spec.help);
     text += spec.derived.empty() ? "" : fmt::format(" (default: {})", spec.derived);
-    text += spec.variant.empty() ? "" : fmt::format(" (type {} only)", spec.variant);
+    text += spec.variant.empty() ? "" : fmt::format(" (type {} only)", either_word(spec.variant));
     Json property = {{"description", text}};
     merge(property, schema);
     level.schema["properties"][name] = property;
@@ -310,9 +310,20 @@ class SchemaWriter : public Visitor {
     }
   }
 
-  /// `type` is this word, also by default.
-  [[nodiscard]] static Json type_is(const Level& level, const std::string& word) {
-    Json condition = {{"properties", {{"type", {{"const", word}}}}}};
+  /// `const` for one word, `enum` for several with spaces between.
+  static Json one_of_words(const std::string& words) {
+    Json list = Json::array();
+    for (std::size_t start = 0; start < words.size();) {
+      const std::size_t end = std::min(words.find(' ', start), words.size());
+      list.push_back(words.substr(start, end - start));
+      start = end + 1;
+    }
+    return list.size() == 1 ? Json{{"const", list[0]}} : Json{{"enum", list}};
+  }
+
+  /// `type` is one of these words, also by default.
+  [[nodiscard]] static Json type_is(const Level& level, const std::string& words) {
+    Json condition = {{"properties", {{"type", one_of_words(words)}}}};
     if (!level.type_has_default) {
       condition["required"] = {"type"};
     }
@@ -321,21 +332,22 @@ class SchemaWriter : public Visitor {
 
   /// One if/then per variant: foreign keys are refused, own keys may be required.
   static void finish(Level& level) {
-    for (const auto& [word, keys] : level.by_variant) {
+    for (const auto& [words, keys] : level.by_variant) {
       Json refused = Json::object();
       for (const std::string& key : keys) {
         refused[key] = {{"type", "null"}};
       }
-      Json other = {{"properties", {{"type", {{"not", {{"const", word}}}}}}},
+      Json other = {{"properties", {{"type", {{"not", one_of_words(words)}}}}},
                     {"required", {"type"}}};
       if (level.type_has_default) {
-        other = {{"not", {{"properties", {{"type", {{"const", word}}}}}, {"required", {"type"}}}}};
+        other = {
+            {"not", {{"properties", {{"type", one_of_words(words)}}}, {"required", {"type"}}}}};
       }
       level.schema["allOf"].push_back({{"if", other}, {"then", {{"properties", refused}}}});
     }
-    for (const auto& [word, keys] : level.needed_by) {
+    for (const auto& [words, keys] : level.needed_by) {
       level.needs["allOf"].push_back(
-          {{"if", type_is(level, word)}, {"then", {{"required", keys}}}});
+          {{"if", type_is(level, words)}, {"then", {{"required", keys}}}});
     }
   }
 

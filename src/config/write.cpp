@@ -80,7 +80,7 @@ class Writer : public Visitor {
 
   [[nodiscard]] std::size_t depth() const { return levels_.size() - 1; }
   [[nodiscard]] bool applies(const Spec& spec) const {
-    return spec.variant.empty() || spec.variant == levels_.back().variant;
+    return variant_applies(spec, levels_.back().variant);
   }
 
   /// Writes the headers of sections whose first key is about to follow.
