@@ -214,9 +214,43 @@ class Words(LintCase):
                 self.rejects("words", {"README.md": f"see {word}\n"}, "README.md:1:")
 
 
+class ErrorIds(LintCase):
+    ENUM = "enum class ErrorKind : std::uint8_t {\n  internal = 1,\n  config = 3,\n};\n"
+    SOURCE = ('void f() {\n  check(a < b, ErrorKind::config, "too-large", "{} [x]", a);\n'
+              '  fail(ErrorKind::internal, a ? "first-kind" : "second-kind", "text");\n'
+              '  // fail(ErrorKind::internal, "in-comment", "text");\n'
+              '  fail(static_cast<ErrorKind>(kind), id, "{}", text);\n'
+              '  report.error("tag", path, origin, "text");\n  report_.warning("careful", path);\n'
+              '  target.fail(node, {"bad-word", fmt::format("{}", x), "fix"});\n'
+              '  return Problem{"bad-number", "text"};\n  usage(command, "no-command", "text");\n'
+              '  log::console("nothing to do [all-done]");\n}\n')
+
+    def listed(self, source):
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in (("src/core/error.hpp", self.ENUM), ("src/nn/a.cpp", source)):
+                file = pathlib.Path(folder) / path
+                file.parent.mkdir(parents=True)
+                file.write_text(text, encoding="utf-8")
+            command = [sys.executable, LINTS / "error_ids.py", "--list", folder]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def test_lists_what_any_reporting_function_is_given(self):
+        lines = [line.removesuffix(" src/nn/a.cpp") for line in self.listed(self.SOURCE).splitlines()]
+        self.assertEqual(lines, ["all-done note -", "bad-number config 3", "bad-word config 3", "careful warning -",
+                                 "first-kind internal 1", "no-command usage -", "second-kind internal 1", "tag config 3",
+                                 "too-large config 3"])
+
+    def test_rejects_an_id_without_test(self):
+        source = 'void f() {\n  fail(ErrorKind::config, "too-large", "text");\n  fail(ErrorKind::config, "tag", "text");\n}\n'
+        tree = {"src/nn/a.cpp": source, "tests/unit/nn/a_test.cpp": 'CHECK(id == "too-large-by-far"); // a tag\n'}
+        self.rejects("error_ids", tree, "names the id 'too-large'", "names the id 'tag'")
+        tree["tests/unit/nn/a_test.cpp"] = 'CHECK(id == "too-large" && text == "wrong [tag]");\n'
+        self.accepts("error_ids", tree)
+
+
 class Empty(LintCase):
     def test_every_lint_rejects_a_tree_without_files(self):
-        for lint in ("includes", "size", "names", "todo", "docs", "words"):
+        for lint in ("includes", "size", "names", "todo", "docs", "words", "error_ids"):
             with self.subTest(lint):
                 self.rejects(lint, {"other.bin": ""}, "no file to look at")
 
