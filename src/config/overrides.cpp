@@ -1,6 +1,7 @@
 // How is one --set parsed, walked and applied?
 #include "config/overrides.hpp"
 
+#include "config/key_path.hpp"
 #include "config/parse.hpp"
 
 #include <fmt/format.h>
@@ -11,69 +12,12 @@
 namespace colossal::detail {
 namespace {
 
-/// "data.train[0]" as keys and indices; an index has an empty key.
-struct Step {
-  std::string key;
-  std::size_t index = 0;
-};
-
 struct Assignment {
   std::string path;
   std::vector<Step> steps;
   char sign = '=';  ///< '=' a value follows, '@' a file name
   std::string rest;
 };
-
-bool is_key_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '-';
-}
-
-/// Reads "[12]" at `i` and moves behind it; nothing if malformed.
-std::optional<Step> read_index(std::string_view path, std::size_t& i) {
-  const std::size_t close = path.find(']', i);
-  constexpr std::size_t kMaxDigits = 6;
-  if (close == std::string_view::npos || close == i + 1 || close - i - 1 > kMaxDigits) {
-    return std::nullopt;
-  }
-  Step step;
-  for (std::size_t k = i + 1; k < close; ++k) {
-    if (path[k] < '0' || path[k] > '9') {
-      return std::nullopt;
-    }
-    step.index = step.index * 10 + static_cast<std::size_t>(path[k] - '0');
-  }
-  i = close + 1;
-  return step;
-}
-
-/// Splits "a.b[0].c"; empty if malformed.
-std::vector<Step> split_path(std::string_view path) {
-  std::vector<Step> steps;
-  std::size_t i = 0;
-  while (i < path.size()) {
-    if (path[i] == '[' && !steps.empty()) {
-      const auto step = read_index(path, i);
-      if (!step) {
-        return {};
-      }
-      steps.push_back(*step);
-      continue;
-    }
-    if (!steps.empty() && path[i++] != '.') {
-      return {};
-    }
-    Step step;
-    while (i < path.size() && is_key_char(path[i])) {
-      step.key += path[i++];
-    }
-    if (step.key.empty()) {
-      return {};
-    }
-    steps.push_back(step);
-  }
-  return steps;
-}
 
 std::optional<Assignment> parse_override(const std::string& text,
                                          const Origin& origin,

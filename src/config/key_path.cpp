@@ -1,0 +1,69 @@
+// How is a key path split and followed?
+#include "config/key_path.hpp"
+
+#include <optional>
+
+namespace colossal::detail {
+namespace {
+
+bool is_key_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-';
+}
+
+/// Reads "[12]" at `i` and moves behind it; nothing if malformed.
+std::optional<Step> read_index(std::string_view path, std::size_t& i) {
+  const std::size_t close = path.find(']', i);
+  constexpr std::size_t kMaxDigits = 6;
+  if (close == std::string_view::npos || close == i + 1 || close - i - 1 > kMaxDigits) {
+    return std::nullopt;
+  }
+  Step step;
+  for (std::size_t k = i + 1; k < close; ++k) {
+    if (path[k] < '0' || path[k] > '9') {
+      return std::nullopt;
+    }
+    step.index = step.index * 10 + static_cast<std::size_t>(path[k] - '0');
+  }
+  i = close + 1;
+  return step;
+}
+
+}  // namespace
+
+std::vector<Step> split_path(std::string_view path) {
+  std::vector<Step> steps;
+  std::size_t i = 0;
+  while (i < path.size()) {
+    if (path[i] == '[' && !steps.empty()) {
+      const auto step = read_index(path, i);
+      if (!step) {
+        return {};
+      }
+      steps.push_back(*step);
+      continue;
+    }
+    if (!steps.empty() && path[i++] != '.') {
+      return {};
+    }
+    Step step;
+    while (i < path.size() && is_key_char(path[i])) {
+      step.key += path[i++];
+    }
+    if (step.key.empty()) {
+      return {};
+    }
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+const Node* child_at(const Node& node, const Step& step) {
+  if (!step.key.empty()) {
+    return node.find(step.key);
+  }
+  const bool exists = node.kind == Node::Kind::list && step.index < node.children.size();
+  return exists ? &node.children[step.index] : nullptr;
+}
+
+}  // namespace colossal::detail
