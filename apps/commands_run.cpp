@@ -1,0 +1,89 @@
+// What can be said to the commands that use the model: train, plan, eval?
+#include "commands.hpp"
+
+#include <memory>
+
+namespace colossal {
+namespace {
+
+void add_train(CommandLine& line) {
+  CLI::App* command = add_command(line.app,
+                                  "train",
+                                  "train, or continue a run",
+                                  "colossal-train train configs/tiny-cpu.yaml --nproc 2 --set "
+                                  "train.steps=100");
+  const auto options = std::make_shared<TrainOptions>();
+  add_config(line, command, options->config);
+  add_nproc(command, options->nproc);
+  add_option(command,
+             "--resume",
+             options->resume,
+             "auto (default), never, require, or a checkpoint to continue from",
+             "MODE|PATH");
+  add_option(command, "--output-dir", options->output_dir, "run directory (run.output_dir)", "DIR");
+  command->add_flag(
+      "--overwrite", options->overwrite, "start anew; an old run directory moves to NAME.old-<k>");
+  command->add_flag("--dry-run", options->dry_run, "check and build everything, train no step");
+  add_repeated(command,
+               "--allow",
+               options->allow,
+               "accept this difference on resume (repeatable): train.global_batch_size or "
+               "data.fingerprint",
+               "KEY")
+      ->check(CLI::IsMember({"train.global_batch_size", "data.fingerprint"}));
+  set_action(line, command, [&line, options] {
+    options->arguments = line.arguments;
+    options->log_level = line.log_level;
+    return run_train(*options);
+  });
+}
+
+void add_plan(CommandLine& line) {
+  CLI::App* command =
+      add_command(line.app,
+                  "plan",
+                  "say what a run would do and need: mesh, batches, steps, memory",
+                  "colossal-train plan configs/gpt-kjv-cpu.yaml --world-size 2 --format json");
+  const auto options = std::make_shared<PlanOptions>();
+  add_config(line, command, options->config);
+  add_world_size(command, options->world_size, "number of processes to plan for");
+  add_format(command, options->json);
+  set_action(line, command, [options] { return run_plan(*options); });
+}
+
+void add_eval(CommandLine& line) {
+  CLI::App* command = add_command(line.app,
+                                  "eval",
+                                  "loss of a checkpoint on the evaluation data",
+                                  "colossal-train eval --checkpoint runs/tiny-cpu --nproc 2");
+  const auto options = std::make_shared<EvalOptions>();
+  need(line,
+       command,
+       add_option(command,
+                  "--checkpoint",
+                  options->checkpoint,
+                  "checkpoint folder or run directory",
+                  "DIR"));
+  add_option(command,
+             "--config",
+             options->config,
+             "use this configuration instead of the stored one",
+             "CONFIG");
+  add_sets(command, options->sets);
+  add_nproc(command, options->nproc);
+  set_action(line, command, [&line, options] {
+    options->arguments = line.arguments;
+    options->log_level = line.log_level;
+    return run_eval(*options);
+  });
+}
+
+}  // namespace
+
+void add_run_commands(CommandLine& line) {
+  add_train(line);
+  add_plan(line);
+  add_eval(line);
+}
+
+}  // namespace colossal
