@@ -1,0 +1,22 @@
+// How is much text encoded on all cores?
+#pragma once
+
+#include "data/tokenizers/tokenizer.hpp"
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace colossal {
+
+/// Ids of each text, in order; the texts are shared out among the cores of the machine. The first
+/// exception of a thread is rethrown.
+[[nodiscard]] std::vector<std::vector<TokenId>> encode_all(const Tokenizer& tokenizer,
+                                                           std::span<const std::string_view> texts);
+
+/// Cuts a text where the tokenizer allows it, into pieces of about 256 KiB: their ids one after
+/// another are those of the whole.
+[[nodiscard]] std::vector<std::string_view> cut_text(const Tokenizer& tokenizer,
+                                                     std::string_view text);
+
+}  // namespace colossal

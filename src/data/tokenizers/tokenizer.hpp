@@ -1,0 +1,59 @@
+// How does text become token ids and back?
+#pragma once
+
+#include "config/config.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace colossal {
+
+/// Number of a token; every id is in [0, Tokenizer::size()).
+using TokenId = std::int32_t;
+
+/// Ids that a model expects around one piece of text, such as [CLS] ... [SEP]; encode() does not
+/// add them.
+struct SpecialFrame {
+  std::vector<TokenId> before;
+  std::vector<TokenId> after;
+};
+
+/// Text to ids and back. All functions are safe to call from several threads.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// Appends the ids of `text` to `ids`. Any bytes are accepted: what is not UTF-8 becomes byte
+  /// tokens where the vocabulary has them and is dropped where it has none (wordpiece).
+  virtual void encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
+  /// Bytes that the ids stand for. decode(encode(x)) == x for `byte` and byte-level `bpe`; where
+  /// encoding loses something (case, kind of space), the result is what the tokens say. The bytes
+  /// of one id alone need not be UTF-8. Errors: data "token-range" for an id that does not exist.
+  [[nodiscard]] virtual std::string decode(std::span<const TokenId> ids) const = 0;
+  /// Rows an embedding needs: largest id + 1.
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// The id that ends a document, if the vocabulary has one.
+  [[nodiscard]] virtual std::optional<TokenId> eod() const = 0;
+  /// SHA-256 of everything the ids depend on; stored in checkpoints, must match on resume.
+  [[nodiscard]] virtual std::string fingerprint() const = 0;
+  /// First place at or after `from` where `text` may be cut in two without changing its ids;
+  /// text.size() if there is none.
+  [[nodiscard]] virtual std::size_t boundary(std::string_view text, std::size_t from) const = 0;
+  /// What the file says to put around a text; empty if it says nothing.
+  [[nodiscard]] virtual SpecialFrame frame() const { return {}; }
+};
+
+/// Opens the tokenizer of a configuration. Reads its files once, about 50 ms for 50,000 tokens.
+/// Errors (data): "file-not-found", "data-unreadable", "tokenizer-file" (file, line or key, what is
+/// wrong), "tokenizer-unsupported" (the component by name).
+[[nodiscard]] std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerConfig& config);
+
+/// The id that joins documents. Errors: data "tokenizer-eod" if the vocabulary has none.
+[[nodiscard]] TokenId require_eod(const Tokenizer& tokenizer);
+
+}  // namespace colossal

@@ -1,0 +1,35 @@
+// Which tokenizers exist? One line each.
+#include "core/error.hpp"
+#include "data/tokenizers/bpe.hpp"
+#include "data/tokenizers/byte.hpp"
+#include "data/tokenizers/tokenizer.hpp"
+#include "data/tokenizers/wordpiece.hpp"
+
+namespace colossal {
+
+std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerConfig& config) {
+  switch (config.type) {
+    case TokenizerType::byte:
+      return make_byte_tokenizer(config);
+    case TokenizerType::bpe:
+      return make_bpe_tokenizer(config);
+    case TokenizerType::wordpiece:
+      return make_wordpiece_tokenizer(config);
+  }
+  fail(ErrorKind::internal,
+       "tokenizer-type",
+       "no tokenizer has number {}",
+       static_cast<int>(config.type));
+}
+
+TokenId require_eod(const Tokenizer& tokenizer) {
+  const std::optional<TokenId> id = tokenizer.eod();
+  check(id.has_value(),
+        ErrorKind::data,
+        "tokenizer-eod",
+        "the vocabulary has no token that ends a document; add one of {} to it",
+        "<|endoftext|>, <|end_of_text|>, </s>, <eos>, [SEP]");
+  return *id;
+}
+
+}  // namespace colossal
