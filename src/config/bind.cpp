@@ -43,6 +43,9 @@ class Reader : public Visitor {
     }
   }
 
+  /// By key path: what to write out instead of values that hold a secret.
+  [[nodiscard]] const std::map<std::string, std::string>& shown() const { return shown_; }
+
   /// Reports what is left over in the outermost mapping. A required key that is there, misspelt, is
   /// not missing.
   void finish() {
@@ -66,6 +69,9 @@ class Reader : public Visitor {
     } else {
       convert(*node, path, slot, spec, report_);
       origins_.set(path, node->origin);
+      if (std::string hidden = hidden_text(*node, spec); !hidden.empty()) {
+        shown_[path] = std::move(hidden);
+      }
     }
     if (key == "type") {
       note_variant(node, std::get<EnumSlot>(slot), !spec.required);
@@ -175,7 +181,9 @@ class Reader : public Visitor {
             ? has_default
             : std::find(slot.words.begin(), slot.words.end(), node->text) != slot.words.end();
     level.variant = valid ? slot.words[*slot.value] : std::string_view();
-    level.variant_layer = node == nullptr ? 0 : node->layer;
+    // A null that undid the type of a lower layer changes the type as well.
+    const Node* written = level.map == nullptr ? nullptr : level.map->find("type");
+    level.variant_layer = written == nullptr ? 0 : written->layer;
   }
 
   /// Whether the key belongs to another `type`. One inherited from an earlier layer than the type
@@ -281,6 +289,7 @@ class Reader : public Visitor {
   Report& report_;
   std::vector<std::string> paths_;
   std::vector<std::string> suggested_;
+  std::map<std::string, std::string> shown_;
   std::vector<Level> levels_;
 };
 
@@ -303,6 +312,7 @@ void bind(const Node& root, Config& config, Origins& origins, Report& report) {
   Reader reader(root, origins, report);
   describe(reader, config);
   reader.finish();
+  config.secrets.shown = reader.shown();
   // Written but equal to the default counts as not written, so that a resolved file loads to the
   // same object.
   config.optimizer.no_decay_given = config.optimizer.no_decay != OptimizerConfig{}.no_decay;

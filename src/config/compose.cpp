@@ -2,6 +2,7 @@
 #include "config/compose.hpp"
 
 #include "config/parse.hpp"
+#include "config/uses.hpp"
 
 #include <fmt/format.h>
 
@@ -39,7 +40,7 @@ Origin source_of(const std::filesystem::path& file, const std::optional<Origin>&
 
 void merge(Node& base, Node over) {
   if (base.kind != Node::Kind::map || over.kind != Node::Kind::map) {
-    base = std::move(over);
+    replace(base, std::move(over));
     return;
   }
   base.origin = over.origin;
@@ -52,6 +53,19 @@ void merge(Node& base, Node over) {
       base.children.push_back(std::move(child));
     }
   }
+}
+
+void replace(Node& base, Node over) {
+  std::vector<Node> before = std::move(base.before);
+  base.before.clear();
+  // A place that was only made for this value held nothing before.
+  const bool made = base.kind == Node::Kind::null && place(base.origin) == place(over.origin);
+  if (!made) {
+    before.push_back(std::move(base));
+  }
+  before.insert(before.end(), over.before.begin(), over.before.end());
+  over.before = std::move(before);
+  base = std::move(over);
 }
 
 bool Composer::enter(const std::filesystem::path& file, const Origin& place_of_name) {
@@ -154,6 +168,9 @@ std::optional<Node> Composer::parent(const Node& name, const std::filesystem::pa
                name.origin,
                fmt::format("`extends` is {}, not a file name", kind_text(name)))
         .fix = "write `extends: FILE` or `extends: [FILE, FILE]`";
+    return std::nullopt;
+  }
+  if (refuse_interpolation(name.text, name.origin, "`extends`", report_)) {
     return std::nullopt;
   }
   return load((directory / name.text).lexically_normal(), name.origin);

@@ -46,4 +46,7 @@ class Composer {
 /// Deep merge of `over` onto `base`: mappings key by key, anything else is replaced whole.
 void merge(Node& base, Node over);
 
+/// Puts `over` in the place of `base` and keeps what was there in Node::before.
+void replace(Node& base, Node over);
+
 }  // namespace colossal::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ enum class SchedulerType : std::uint8_t {
   flat_cosine,
   one_cycle
 };
+/// More words, in the same form.
 enum class DecayShape : std::uint8_t { linear, cosine, sqrt, exponential };
 enum class CommBackend : std::uint8_t { auto_, gloo };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
@@ -202,6 +204,12 @@ struct LoggingConfig {
   std::optional<ProfilerConfig> profiler;
 };
 
+/// What must not be written out: values that came from environment variables whose names say so.
+struct Secrets {
+  std::map<std::string, std::string> shown;   ///< by key path: YAML to write instead of the value
+  std::map<std::string, std::string> values;  ///< by value of a variable: its `${env:NAME}`
+};
+
 /// Everything that decides a run's behaviour. Built by load(), then const.
 struct Config {
   std::int64_t version = 1;
@@ -215,6 +223,7 @@ struct Config {
   CheckpointConfig checkpoint;
   EvalConfig eval;
   LoggingConfig logging;
+  Secrets secrets;  ///< not keys
 };
 
 /// Rows of the embedding matrix: vocab_size rounded up to vocab_pad_multiple.

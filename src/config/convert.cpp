@@ -1,6 +1,7 @@
 // How are values of each type checked and stored?
 #include "config/convert.hpp"
 
+#include "config/flatten.hpp"
 #include "config/suggest.hpp"
 
 #include <fmt/format.h>
@@ -127,12 +128,15 @@ void refuse_word(const Node& node, const Target& target, std::span<const std::st
 }
 
 /// A relative path starts at the folder of the file that contains it; on the command line, at the
-/// working folder.
-std::string absolute_path(const Node& node) {
+/// working folder. `text` is what the node holds, or what is shown of it.
+std::string absolute_path(const Node& node, const std::string& text) {
+  if (std::filesystem::path(node.text).is_absolute()) {
+    return std::filesystem::path(text).lexically_normal().string();
+  }
   const bool in_file = !node.origin.file.starts_with("--");
   const std::filesystem::path base =
       in_file ? std::filesystem::path(node.origin.file).parent_path() : std::filesystem::path();
-  return std::filesystem::absolute(base / node.text).lexically_normal().string();
+  return std::filesystem::absolute(base / text).lexically_normal().string();
 }
 
 void read(const Node& node, const Target& target, std::string& value) {
@@ -155,7 +159,7 @@ void read(const Node& node, const Target& target, std::string& value) {
     refuse_word(node, target, words);
     return;
   }
-  value = target.spec.form == Form::path && !known ? absolute_path(node) : node.text;
+  value = target.spec.form == Form::path && !known ? absolute_path(node, node.text) : node.text;
 }
 
 void read(const Node& node, const Target& target, const EnumSlot& slot) {
@@ -212,6 +216,29 @@ void read(const Node& node, const Target& target, std::vector<T>& values) {
 }
 
 }  // namespace
+
+std::string hidden_text(const Node& node, const Spec& spec) {
+  const auto one = [&](const Node& value) {
+    const std::string& text = value.shown.empty() ? value.text : value.shown;
+    const std::string full = spec.form == Form::path ? absolute_path(value, text) : text;
+    if (value.shown.empty()) {
+      return looks_numeric(full) ? full : yaml_string(full);
+    }
+    return quoted_yaml(full);
+  };
+  const auto holds = [](const Node& value) { return !value.shown.empty(); };
+  if (node.kind == Node::Kind::scalar) {
+    return holds(node) ? one(node) : "";
+  }
+  if (std::none_of(node.children.begin(), node.children.end(), holds)) {
+    return "";
+  }
+  std::string text;
+  for (const Node& child : node.children) {
+    text += (text.empty() ? "" : ", ") + one(child);
+  }
+  return "[" + text + "]";
+}
 
 std::string range_text(const Range& range) {
   const auto bound = [](double value) { return real_text(value); };

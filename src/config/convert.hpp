@@ -16,6 +16,9 @@ namespace colossal::detail {
 void convert(
     const Node& node, const std::string& path, const Slot& slot, const Spec& spec, Report& report);
 
+/// YAML to write instead of a value that holds a secret; empty if `node` holds none.
+[[nodiscard]] std::string hidden_text(const Node& node, const Spec& spec);
+
 /// "in [0, 1)", ">= 1", ...
 [[nodiscard]] std::string range_text(const Range& range);
 

@@ -95,6 +95,12 @@ void fill_run(Config& config, Origins& origins, const DeriveInput& input) {
   if (config.run.output_dir.empty()) {
     const auto dir = std::filesystem::absolute(std::filesystem::path("runs") / config.run.name);
     config.run.output_dir = dir.lexically_normal().string();
+    if (const auto name = config.secrets.shown.find("run.name");
+        name != config.secrets.shown.end()) {
+      // "\"X\"" -> "\"/.../runs/X\"": a secret name must not come out by the folder.
+      config.secrets.shown["run.output_dir"] =
+          "\"" + dir.parent_path().lexically_normal().string() + "/" + name->second.substr(1);
+    }
     origins.derive("run.output_dir", "run.name");
   }
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace colossal::detail {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 /// Path and variant bookkeeping that every flat walk shares.
 class Flattener : public Visitor {
  public:
-  explicit Flattener(bool all_variants) : all_variants_(all_variants) {}
+  explicit Flattener(bool all_variants, const Secrets& secrets = {})
+      : all_variants_(all_variants), shown_(secrets.shown) {}
 
   [[nodiscard]] std::vector<FlatField> take() { return std::move(fields_); }
 
@@ -25,7 +27,8 @@ class Flattener : public Visitor {
       const auto& type = std::get<EnumSlot>(slot);
       levels_.back().variant = type.words[*type.value];
     }
-    add(key, slot_text(slot, spec), spec);
+    const auto hidden = shown_.find(join_path(levels_.back().path, key));
+    add(key, hidden == shown_.end() ? slot_text(slot, spec) : hidden->second, spec);
   }
 
   bool enter(std::string_view key, bool present, const Spec& spec) override {
@@ -68,14 +71,18 @@ class Flattener : public Visitor {
 
   void add(std::string_view key, std::string text, const Spec& spec) {
     if (applies(spec)) {
+      const bool known = !spec.required && spec.derived.empty() && text != "null" &&
+                         !text.starts_with('[') && !text.starts_with('"');
       fields_.push_back({join_path(levels_.back().path, key),
                          std::move(text),
                          spec.resume,
-                         !spec.derived.empty()});
+                         !spec.derived.empty(),
+                         known});
     }
   }
 
   bool all_variants_;
+  std::map<std::string, std::string> shown_;
   std::vector<FlatField> fields_;
   std::vector<Level> levels_ = {{"", ""}};
 };
@@ -116,6 +123,22 @@ std::string text_of(const std::vector<T>& values, const Spec& spec) {
 
 }  // namespace
 
+std::string escape_braces(std::string text) {
+  constexpr std::string_view kOpen = "${";
+  for (std::size_t at = text.find(kOpen); at != std::string::npos; at = text.find(kOpen, at + 3)) {
+    text.insert(at, 1, '$');
+  }
+  return text;
+}
+
+std::string quoted_yaml(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    quoted += c == '"' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
+  }
+  return quoted + "\"";
+}
+
 std::string yaml_string(const std::string& text) {
   constexpr std::array<std::string_view, 8> kWords = {
       "null", "true", "false", "yes", "no", "on", "off", "n"};
@@ -133,11 +156,7 @@ std::string yaml_string(const std::string& text) {
   if (plain && !word) {
     return text;
   }
-  std::string quoted = "\"";
-  for (const char c : text) {
-    quoted += c == '"' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
-  }
-  return quoted + "\"";
+  return quoted_yaml(escape_braces(text));
 }
 
 std::string slot_text(const Slot& slot, const Spec& spec) {
@@ -154,17 +173,21 @@ std::string slot_text(const Slot& slot, const Spec& spec) {
 
 std::vector<FlatField> flatten(const Config& config) {
   Config copy = config;
-  Flattener flattener(false);
+  Flattener flattener(false, config.secrets);
   describe(flattener, copy);
   return flattener.take();
 }
 
-std::vector<std::string> all_paths() {
+std::vector<FlatField> all_fields() {
   Config defaults;
   Flattener flattener(true);
   describe(flattener, defaults);
+  return flattener.take();
+}
+
+std::vector<std::string> all_paths() {
   std::vector<std::string> paths;
-  for (FlatField& field : flattener.take()) {
+  for (FlatField& field : all_fields()) {
     paths.push_back(std::move(field.path));
   }
   return paths;

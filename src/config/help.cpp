@@ -1,8 +1,10 @@
-// What does the command line say about the keys of the file? The registry as text.
+// How does the registry become text: for --help and for schemas/keys.md?
+#include "config/help.hpp"
+
 #include "config/convert.hpp"
+#include "config/explain.hpp"
 #include "config/fields.hpp"
 #include "config/flatten.hpp"
-#include "config/load.hpp"
 #include "config/tree.hpp"
 
 #include <fmt/format.h>
@@ -50,44 +52,143 @@ struct TypeWord {
   }
 };
 
-class HelpWriter : public PathVisitor {
+class DocWriter : public PathVisitor {
  public:
-  HelpWriter() : PathVisitor(true) {}
+  DocWriter() : PathVisitor(true) {}
 
-  [[nodiscard]] std::string take() { return std::move(out_); }
+  [[nodiscard]] std::vector<KeyDoc> take() { return std::move(docs_); }
 
  protected:
   void on_field(std::string_view key, const Slot& slot, const Spec& spec) override {
     const bool ranged = spec.range.min > -std::numeric_limits<double>::infinity();
-    std::string type = std::visit(TypeWord{spec}, slot);
-    type += ranged ? " " + range_text(spec.range) : "";
-    type += spec.auto_word ? " or auto" : "";
-    std::string standard = slot_text(slot, spec);
+    KeyDoc doc = make(key, spec);
+    doc.type = std::visit(TypeWord{spec}, slot);
+    doc.type += ranged ? " " + range_text(spec.range) : "";
+    doc.type += spec.auto_word ? " or auto" : "";
+    doc.words = words_of(slot, spec);
     if (spec.required) {
-      standard = spec.unless.empty() ? "required" : fmt::format("required without {}", spec.unless);
+      doc.standard =
+          spec.unless.empty() ? "required" : fmt::format("required without {}", spec.unless);
     } else if (!spec.derived.empty()) {
-      standard = fmt::format("default: {}", spec.derived);
+      doc.standard = fmt::format("default: {}", spec.derived);
     } else {
-      standard = "default " + standard;
+      doc.standard = "default " + slot_text(slot, spec);
     }
-    if (!spec.variant.empty()) {
-      standard += fmt::format("; type {} only", either_word(spec.variant));
-    }
-    out_ += fmt::format("{}  ({}; {})\n    {}\n", path_of(key), type, standard, spec.help);
+    docs_.push_back(std::move(doc));
+  }
+
+  bool enter(std::string_view key, bool present, const Spec& spec) override {
+    add_section(key, present, spec, "mapping");
+    return PathVisitor::enter(key, present, spec);
+  }
+
+  std::size_t enter_list(std::string_view key, std::size_t size, const Spec& spec) override {
+    add_section(key, true, spec, "list of mappings");
+    return PathVisitor::enter_list(key, size, spec);
   }
 
  private:
-  std::string out_;
+  [[nodiscard]] static std::vector<std::string> words_of(const Slot& slot, const Spec& spec) {
+    if (const auto* choice = std::get_if<EnumSlot>(&slot)) {
+      return {choice->words.begin(), choice->words.end()};
+    }
+    if (std::holds_alternative<bool*>(slot) || std::holds_alternative<std::optional<bool>*>(slot)) {
+      return {"true", "false"};
+    }
+    return {spec.words.begin(), spec.words.end()};
+  }
+
+  [[nodiscard]] KeyDoc make(std::string_view key, const Spec& spec) const {
+    KeyDoc doc;
+    doc.path = path_of(key);
+    doc.variant = either_word(spec.variant);
+    doc.help = spec.help;
+    doc.resume = spec.resume;
+    return doc;
+  }
+
+  void add_section(std::string_view key, bool present, const Spec& spec, const char* type) {
+    KeyDoc doc = make(key, spec);
+    doc.section = true;
+    doc.type = type;
+    doc.standard = spec.required ? "required" : present ? "optional" : "default null";
+    docs_.push_back(std::move(doc));
+  }
+
+  std::vector<KeyDoc> docs_;
 };
 
+/// "number > 0; required; type text only"
+std::string facts(const KeyDoc& doc) {
+  const std::string variant = doc.variant.empty() ? "" : fmt::format("; type {} only", doc.variant);
+  return fmt::format("{}; {}{}", doc.type, doc.standard, variant);
+}
+
+std::string cell(std::string text) {
+  for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) {
+    text.insert(at, 1, '\\');
+  }
+  return text;
+}
+
 }  // namespace
+
+std::vector<KeyDoc> key_docs() {
+  Config defaults;
+  DocWriter writer;
+  describe(writer, defaults);
+  return writer.take();
+}
+
 }  // namespace detail
 
 std::string key_help() {
-  Config defaults;
-  detail::HelpWriter writer;
-  describe(writer, defaults);
-  return writer.take();
+  std::string text;
+  for (const detail::KeyDoc& doc : detail::key_docs()) {
+    if (!doc.section) {
+      text += fmt::format("{}  ({})\n    {}\n", doc.path, detail::facts(doc), doc.help);
+    }
+  }
+  return text;
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> key_words() {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all;
+  for (detail::KeyDoc& doc : detail::key_docs()) {
+    if (!doc.section && doc.path.find('[') == std::string::npos) {
+      all.emplace_back(std::move(doc.path), std::move(doc.words));
+    }
+  }
+  return all;
+}
+
+std::string key_markdown() {
+  std::string text =
+      "# Keys of a configuration\n\n"
+      "Generated: `colossal-train config schema --format markdown > schemas/keys.md`. How they are "
+      "written\n(numbers, durations, `extends`, `${...}`) is in the README.\n";
+  std::string top;
+  for (const detail::KeyDoc& doc : detail::key_docs()) {
+    const std::string section = doc.path.substr(0, doc.path.find('.'));
+    if (section != top) {
+      top = section;
+      text += fmt::format("\n## {}\n\n", section);
+      text += doc.section ? fmt::format("{} ({}).\n\n", doc.help, doc.standard) : "";
+      text += "| key | type | default | meaning |\n|---|---|---|---|\n";
+      if (doc.section) {
+        continue;
+      }
+    }
+    const std::string variant =
+        doc.variant.empty() ? "" : fmt::format(" (type {} only)", doc.variant);
+    text += fmt::format("| `{}` | {} | {} | {}{} |\n",
+                        doc.path,
+                        detail::cell(doc.type),
+                        detail::cell(doc.standard),
+                        detail::cell(doc.help),
+                        variant);
+  }
+  return text;
 }
 
 }  // namespace colossal

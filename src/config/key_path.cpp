@@ -1,6 +1,8 @@
 // How is a key path split and followed?
 #include "config/key_path.hpp"
 
+#include <fmt/format.h>
+
 #include <optional>
 
 namespace colossal::detail {
@@ -58,12 +60,24 @@ std::vector<Step> split_path(std::string_view path) {
   return steps;
 }
 
+std::string path_text(const std::vector<Step>& steps) {
+  std::string path;
+  for (const Step& step : steps) {
+    path = step.key.empty() ? fmt::format("{}[{}]", path, step.index) : join_path(path, step.key);
+  }
+  return path;
+}
+
 const Node* child_at(const Node& node, const Step& step) {
   if (!step.key.empty()) {
     return node.find(step.key);
   }
   const bool exists = node.kind == Node::Kind::list && step.index < node.children.size();
   return exists ? &node.children[step.index] : nullptr;
+}
+
+Node* child_at(Node& node, const Step& step) {
+  return const_cast<Node*>(child_at(static_cast<const Node&>(node), step));
 }
 
 }  // namespace colossal::detail

@@ -4,6 +4,8 @@
 #include "config/bind.hpp"
 #include "config/compose.hpp"
 #include "config/derive.hpp"
+#include "config/interpolate.hpp"
+#include "config/layers.hpp"
 #include "config/origins.hpp"
 #include "config/overrides.hpp"
 #include "config/rules/rules.hpp"
@@ -19,6 +21,33 @@ namespace {
 
 constexpr std::size_t kMaxErrors = 20;
 
+/// Phases P4 and P5.
+void finish(Loaded& loaded, Origins& origins, const DeriveInput& input, Report& report) {
+  derive(loaded.config, origins, input, report);
+  if (!report.has_errors()) {
+    check_rules({loaded.config, origins, input, report});
+  }
+  loaded.origins.insert(origins.values().begin(), origins.values().end());
+}
+
+/// Adds to each diagnostic the values that `${...}` inserted at its key, and hides secrets.
+void name_sources(std::vector<Diagnostic>& items,
+                  const Interpolated& inserted,
+                  const Secrets& secrets) {
+  for (Diagnostic& item : items) {
+    const auto it = inserted.sources.find(item.path);
+    if (it != inserted.sources.end()) {
+      item.related.insert(item.related.end(), it->second.begin(), it->second.end());
+    }
+    for (std::string* text : {&item.value, &item.message, &item.why, &item.fix}) {
+      *text = redact(secrets, *text);
+    }
+    for (Related& related : item.related) {
+      related.value = redact(secrets, related.value);
+    }
+  }
+}
+
 /// Phases P0 to P5; each runs only if no earlier one found an error.
 void run_phases(const std::filesystem::path& yaml,
                 const LoadOptions& options,
@@ -27,22 +56,26 @@ void run_phases(const std::filesystem::path& yaml,
   Composer composer(report);
   auto root = composer.load(yaml);
   if (root && !report.has_errors()) {
+    apply_overlays(*root, options, composer);
     apply_overrides(*root, options, composer, report);
   }
   if (!root || report.has_errors()) {
     return;
   }
+  loaded.layers = layers_of(*root);
+  const Interpolated inserted =
+      interpolate(*root, {yaml.stem().string(), options.run_time}, report);
+  loaded.uses_run_time = inserted.uses_run_time;
   Origins origins;
-  bind(*root, loaded.config, origins, report);
-  if (report.has_errors()) {
-    return;
-  }
-  const DeriveInput input{yaml.stem().string(), options.world_size, options.world_origin};
-  derive(loaded.config, origins, input, report);
   if (!report.has_errors()) {
-    check_rules({loaded.config, origins, input, report});
+    bind(*root, loaded.config, origins, report);
   }
-  loaded.origins.insert(origins.values().begin(), origins.values().end());
+  loaded.config.secrets.values = inserted.secrets;
+  if (!report.has_errors()) {
+    finish(
+        loaded, origins, {yaml.stem().string(), options.world_size, options.world_origin}, report);
+  }
+  name_sources(report.items(), inserted, loaded.config.secrets);
 }
 
 /// Order of a reader's eye: the main file, other files, the command line, values nobody wrote.
@@ -82,6 +115,20 @@ bool Loaded::has_errors() const {
   return std::any_of(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& item) {
     return item.severity == Diagnostic::Severity::error;
   });
+}
+
+std::string redact(const Secrets& secrets, std::string text) {
+  constexpr std::size_t kShortest = 3;  // shorter ones would turn up in ordinary words
+  for (const auto& [value, expression] : secrets.values) {
+    if (value.size() < kShortest) {
+      continue;
+    }
+    for (std::size_t at = text.find(value); at != std::string::npos;
+         at = text.find(value, at + expression.size())) {
+      text.replace(at, value.size(), expression);
+    }
+  }
+  return text;
 }
 
 Loaded load(const std::filesystem::path& yaml, const LoadOptions& options) {

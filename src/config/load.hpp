@@ -45,14 +45,17 @@ struct Diagnostic {
   enum class Severity : std::uint8_t { error, warning, note } severity = Severity::error;
 };
 
-/// One --set KEY=VALUE (VALUE is a YAML flow node) as written on the command line.
+/// One --set KEY=VALUE (VALUE is a YAML flow node) or KEY@FILE as written on the command line.
 struct Override {
   std::string text;
 };
 
 /// What load() was given besides the file.
 struct LoadOptions {
-  std::vector<Override> overrides;
+  std::vector<std::string> overlays;  ///< --config-overlay files: they beat the file, in order
+  std::vector<Override> overrides;    ///< they beat overlays
+  /// Value of ${run.time}, "YYYYmmdd-HHMMSS": taken once for all ranks of a run.
+  std::string run_time;
   /// Number of processes, if known: resolves parallel.data and checks the mesh.
   std::optional<std::int64_t> world_size;
   /// How world_size was found ("no launcher environment found"); quoted in batch-mismatch and
@@ -67,7 +70,10 @@ struct LoadOptions {
 struct Loaded {
   /// By key path: where each value comes from. Absent: the schema default.
   std::map<std::string, Origin> origins;
-  Config config;  ///< meaningful only if !has_errors()
+  /// By key path: what every layer wrote, lowest first, before `${...}` was replaced.
+  std::map<std::string, std::vector<Related>> layers;
+  bool uses_run_time = false;  ///< ${run.time} is used
+  Config config;               ///< meaningful only if !has_errors()
   std::vector<Diagnostic>
       diagnostics;  ///< every error of the first failing phase (cap 20), sorted by position
   [[nodiscard]] bool has_errors() const;  ///< any diagnostic that is not a warning
@@ -76,6 +82,10 @@ struct Loaded {
 /// Reads, composes (extends, --set), checks and derives. Pure: depends on the files and options
 /// only. Never throws for bad user input: that becomes diagnostics.
 [[nodiscard]] Loaded load(const std::filesystem::path& yaml, const LoadOptions& options = {});
+
+/// `text` with every value of a secret environment variable (of at least 3 characters) replaced by
+/// its `${env:NAME}`.
+[[nodiscard]] std::string redact(const Secrets& secrets, std::string text);
 
 /// Human text of diagnostics in the form of config-and-cli section 4: FILE:LINE:COL, source line
 /// with caret, key, with, why, fix; then a summary line. Empty for no diagnostics.

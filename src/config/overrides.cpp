@@ -64,7 +64,7 @@ class Applier {
       value->key = target->key;
       value->key_origin = origin;
       raise(*value);
-      *target = std::move(*value);
+      replace(*target, std::move(*value));
     }
   }
 
@@ -197,6 +197,15 @@ void set_string(Node& root,
 }
 
 }  // namespace
+
+void apply_overlays(Node& root, const LoadOptions& options, Composer& composer) {
+  int number = 0;
+  for (const std::string& file : options.overlays) {
+    if (auto overlay = composer.load(file, flag_origin("--config-overlay", ++number))) {
+      merge(root, std::move(*overlay));
+    }
+  }
+}
 
 void apply_overrides(Node& root, const LoadOptions& options, Composer& composer, Report& report) {
   Applier applier(root, composer, report);

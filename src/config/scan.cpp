@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -136,6 +137,8 @@ class Scanner {
       quote(c);
     } else if (token_start_ && brackets_.empty() && (c == '|' || c == '>')) {
       block_scalar();
+    } else if (!brackets_.empty() && c == '$' && peek(1) == '{') {
+      unquoted_use();
     } else if ((token_start_ || !brackets_.empty()) && (c == '[' || c == '{')) {
       brackets_.emplace_back(c, here());
       token_start_ = true;
@@ -145,6 +148,22 @@ class Scanner {
     } else {
       plain(c);
     }
+  }
+
+  /// `${...}` in a flow mapping or list: its brace would open a mapping.
+  void unquoted_use() {
+    const std::size_t line_end = std::min(text_.find('\n', at_), text_.size());
+    const std::size_t close = text_.find('}', at_);
+    const std::size_t end = close < line_end ? close + 1 : line_end;
+    Diagnostic& error = report_.error(
+        "interp-quote",
+        "",
+        here(),
+        fmt::format("'{}' between brackets must be in quotes", text_.substr(at_, end - at_)));
+    error.why = "inside {...} and [...] a brace opens a mapping";
+    error.fix = fmt::format("write \"{}\"", text_.substr(at_, end - at_));
+    token_start_ = false;
+    at_ = end;
   }
 
   /// Reports the innermost open bracket and ends the scan: the rest cannot be judged.

@@ -14,9 +14,10 @@ namespace colossal::detail {
 [[nodiscard]] std::size_t utf8_length(std::string_view text, std::size_t i);
 
 /// Strips a byte-order mark and the CR of CR LF, then reports not-utf8, control-character,
-/// tab-indent, unclosed-quote and unclosed-bracket with their places. `base` names the source (see
-/// Origin); with base.line > 0 (an override) every report carries that origin. Tabs are legal in
-/// JSON: `json` skips their check. Returns the cleaned text; the caller checks `report`.
+/// tab-indent, unclosed-quote, unclosed-bracket and interp-quote with their places. `base` names
+/// the source (see Origin); with base.line > 0 (an override) every report carries that origin. Tabs
+/// are legal in JSON: `json` skips their check. Returns the cleaned text; the caller checks
+/// `report`.
 [[nodiscard]] std::string scan_yaml(std::string_view text,
                                     const Origin& base,
                                     bool json,

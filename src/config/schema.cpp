@@ -16,6 +16,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// A text with `${...}` in it may stand for any single value.
+constexpr const char* kUse = R"(\$\{)";
+
 Json closed_object() {
   Json object;
   object["type"] = "object";
@@ -52,17 +55,18 @@ Json integer_schema(const Spec& spec) {
     pattern += R"(|[0-9]+(_[0-9]+)*(\.[0-9]+)?[kMBT])";
   }
   pattern += spec.auto_word ? "|auto" : "";
-  Json schema = {{"type", {"integer", "string"}}, {"pattern", fmt::format("^({})$", pattern)}};
+  Json schema = {{"type", {"integer", "string"}},
+                 {"pattern", fmt::format("^({})$|{}", pattern, kUse)}};
   add_range(schema, spec.range);
   return schema;
 }
 
 Json real_schema(const Spec& spec) {
   if (spec.form == Form::duration) {
-    return {{"type", {"string"}},
-            {"pattern", R"(^([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?[smhd]$)"}};
+    const char* duration = R"(^([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?[smhd]$)";
+    return {{"type", {"string"}}, {"pattern", fmt::format("{}|{}", duration, kUse)}};
   }
-  Json schema = {{"type", {"number"}}};
+  Json schema = {{"type", {"number", "string"}}, {"pattern", kUse}};
   add_range(schema, spec.range);
   return schema;
 }
@@ -73,11 +77,14 @@ Json enum_schema(const Words& words) {
   for (const std::string_view word : words) {
     list.push_back(std::string(word));
   }
-  return {{"enum", list}};
+  Json use = {{"type", "string"}, {"pattern", kUse}};
+  return {{"anyOf", {{{"enum", list}}, use}}};
 }
 
 Json schema_of(const bool* /*value*/, const Spec& /*spec*/) {
-  return {{"type", {"boolean"}}};
+  // Words in mixed case are texts to YAML readers; "true" in quotes is refused.
+  const char* mixed = "^(?!true$|false$)([tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$";
+  return {{"type", {"boolean", "string"}}, {"pattern", fmt::format("{}|{}", mixed, kUse)}};
 }
 Json schema_of(const std::int64_t* /*value*/, const Spec& spec) {
   return integer_schema(spec);
@@ -137,8 +144,8 @@ Json default_of(const std::vector<T>& values) {
 
 /// null means "use the default" wherever there is one.
 void allow_null(Json& schema) {
-  if (schema.contains("enum")) {
-    schema["enum"].push_back(nullptr);
+  if (schema.contains("anyOf")) {
+    schema["anyOf"][0]["enum"].push_back(nullptr);
   } else {
     schema["type"].push_back("null");
   }
@@ -146,7 +153,9 @@ void allow_null(Json& schema) {
 
 Json non_null(std::string_view key) {
   const std::string name(key);
-  return {{"required", {name}}, {"properties", {{name, {{"not", {{"type", "null"}}}}}}}};
+  return {{"type", "object"},
+          {"required", {name}},
+          {"properties", {{name, {{"not", {{"type", "null"}}}}}}}};
 }
 
 /// Builds two trees side by side: what keys look like, and what must be present unless something is
@@ -158,6 +167,11 @@ class SchemaWriter : public Visitor {
   [[nodiscard]] Json take() {
     Level& top = levels_.front();
     finish(top);
+    top.schema["properties"]["vars"] = {
+        {"description", "values for ${vars.NAME}"},
+        {"type", {"object", "null"}},
+        {"propertyNames", {{"pattern", "^[A-Za-z_][A-Za-z0-9_]*$"}}},
+        {"additionalProperties", {{"type", {"string", "number", "boolean", "null"}}}}};
     Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
                    {"title", "colossal-train configuration"}};
     schema.update(top.schema);
@@ -337,11 +351,10 @@ class SchemaWriter : public Visitor {
       for (const std::string& key : keys) {
         refused[key] = {{"type", "null"}};
       }
-      Json other = {{"properties", {{"type", {{"not", one_of_words(words)}}}}},
-                    {"required", {"type"}}};
+      const Json own = {{"anyOf", {one_of_words(words), {{"type", "string"}, {"pattern", kUse}}}}};
+      Json other = {{"properties", {{"type", {{"not", own}}}}}, {"required", {"type"}}};
       if (level.type_has_default) {
-        other = {
-            {"not", {{"properties", {{"type", one_of_words(words)}}}, {"required", {"type"}}}}};
+        other = {{"not", {{"properties", {{"type", own}}}, {"required", {"type"}}}}};
       }
       level.schema["allOf"].push_back({{"if", other}, {"then", {{"properties", refused}}}});
     }

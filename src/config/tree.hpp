@@ -15,13 +15,16 @@ namespace colossal::detail {
 struct Node {
   enum class Kind : std::uint8_t { null, scalar, list, map };
   Kind kind = Kind::null;
-  std::string text;     ///< scalar as written, without quotes
-  bool quoted = false;  ///< the scalar was in quotes
+  std::string text;        ///< scalar as written, without quotes; after phase P2 without `${...}`
+  bool quoted = false;     ///< the scalar was in quotes
+  std::string expression;  ///< the text before phase P2, if it held `${...}`
+  std::string shown;       ///< what to write out instead of a text with a secret in it
   Origin origin;
   int layer = 0;  ///< order of precedence: file loaded first = 1; overrides are highest
   std::string key;
   Origin key_origin;
   std::vector<Node> children;
+  std::vector<Node> before;  ///< values of lower layers that this one replaced, in order
 
   /// Child of a mapping by key; nullptr if absent.
   [[nodiscard]] const Node* find(std::string_view name) const;

@@ -1,6 +1,7 @@
 // How is a configuration written back as YAML, whole or only where it differs from what load()
 // would find by itself?
 #include "config/derive.hpp"
+#include "config/explain.hpp"
 #include "config/fields.hpp"
 #include "config/flatten.hpp"
 #include "config/tree.hpp"
@@ -20,7 +21,9 @@ using Texts = std::map<std::string, std::string, std::less<>>;
 /// whose text is in `omitted` are left out, and sections that thereby hold nothing.
 class Writer : public Visitor {
  public:
-  explicit Writer(Texts omitted) : omitted_(std::move(omitted)) {}
+  /// `comments`: what to write behind the value of a key, by path.
+  Writer(Texts omitted, const Secrets& secrets, Texts comments = {})
+      : omitted_(std::move(omitted)), shown_(secrets.shown), comments_(std::move(comments)) {}
 
   [[nodiscard]] std::string take() { return std::move(out_); }
 
@@ -31,7 +34,8 @@ class Writer : public Visitor {
       levels_.back().variant = type.words[*type.value];
     }
     if (applies(spec)) {
-      write(key, slot_text(slot, spec));
+      const auto hidden = shown_.find(join_path(levels_.back().path, key));
+      write(key, hidden == shown_.end() ? slot_text(slot, spec) : hidden->second);
     }
   }
 
@@ -48,9 +52,8 @@ class Writer : public Visitor {
   }
   void leave() override {
     if (in_item_) {
-      out_ += fmt::format("{:{}}- {{{}}}\n", "", 2 * depth(), item_);
+      out_ += fmt::format("{:{}}- {{{}}}\n", "", 2 * (depth() - 1), item_);
       in_item_ = false;
-      return;
     }
     levels_.pop_back();
   }
@@ -62,8 +65,9 @@ class Writer : public Visitor {
     levels_.push_back({join_path(levels_.back().path, key), std::string(key), "", false});
     return size;
   }
-  bool enter_item(std::size_t /*index*/) override {
+  bool enter_item(std::size_t index) override {
     open_sections();
+    levels_.push_back({fmt::format("{}[{}]", levels_.back().path, index), "", "", true});
     item_.clear();
     in_item_ = true;
     return true;
@@ -98,23 +102,32 @@ class Writer : public Visitor {
       item_ += fmt::format("{}{}: {}", item_.empty() ? "" : ", ", key, text);
       return;
     }
-    const auto it = omitted_.find(join_path(levels_.back().path, key));
+    const std::string path = join_path(levels_.back().path, key);
+    const auto it = omitted_.find(path);
     if (it == omitted_.end() || it->second != text) {
       open_sections();
-      out_ += fmt::format("{:{}}{}: {}\n", "", 2 * depth(), key, text);
+      const auto comment = comments_.find(path);
+      out_ += fmt::format("{:{}}{}: {}{}\n",
+                          "",
+                          2 * depth(),
+                          key,
+                          text,
+                          comment == comments_.end() ? "" : "  # " + comment->second);
     }
   }
 
   Texts omitted_;
+  std::map<std::string, std::string> shown_;
+  Texts comments_;
   std::string out_;
   std::string item_;
   bool in_item_ = false;
   std::vector<Level> levels_ = {{"", "", "", true}};
 };
 
-std::string write(const Config& config, Texts omitted) {
+std::string write(const Config& config, Texts omitted, Texts comments = {}) {
   Config copy = config;
-  Writer writer(std::move(omitted));
+  Writer writer(std::move(omitted), config.secrets, std::move(comments));
   describe(writer, copy);
   return writer.take();
 }
@@ -177,6 +190,16 @@ std::string to_yaml(const Config& config) {
 
 std::string to_minimal_yaml(const Config& config) {
   return detail::write(config, detail::found_by_itself(config));
+}
+
+std::string to_yaml_with_origins(const Loaded& loaded) {
+  detail::Texts comments;
+  for (const detail::FlatField& field : detail::flatten(loaded.config)) {
+    const auto origin = loaded.origins.find(field.path);
+    comments[field.path] =
+        origin == loaded.origins.end() ? "<default>" : detail::place(origin->second);
+  }
+  return detail::write(loaded.config, {}, std::move(comments));
 }
 
 std::string config_hash(const Config& config) {

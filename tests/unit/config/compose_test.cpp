@@ -103,6 +103,97 @@ TEST_CASE("--set beats the file and says so (Lightning 17533)", "[config]") {
   CHECK(loaded.origins.at("optimizer.lr").line == 1);
 }
 
+TEST_CASE("overlays beat the file in order, --set beats them, flags beat --set", "[config]") {
+  const ConfigSandbox box;
+  box.write("one.yaml", "run: {seed: 2, name: one}\ntrain: {steps: 7}\noptimizer: {lr: 2e-3}\n");
+  box.write("two.yaml", "run: {seed: 3}\noptimizer: {lr: 3e-3}\n");
+  LoadOptions with = options({"optimizer.lr=4e-3"});
+  with.overlays = {(box.path() / "one.yaml").string(), (box.path() / "two.yaml").string()};
+  with.output_dir = "/tmp/flag";
+  const Loaded loaded = box.load(kSynthetic + "run: {seed: 1, output_dir: /tmp/file}\n", with);
+  REQUIRE(summary(loaded).empty());
+  CHECK(loaded.config.run.seed == 3);
+  CHECK(loaded.config.run.name == "one");
+  CHECK(loaded.config.train.steps == 7);
+  CHECK(loaded.config.optimizer.lr == 4e-3);
+  CHECK(loaded.config.run.output_dir == "/tmp/flag");
+  CHECK(loaded.origins.at("run.seed").file == (box.path() / "two.yaml").string());
+}
+
+TEST_CASE("an overlay may extend other files and is reported at its own place", "[config]") {
+  const ConfigSandbox box;
+  box.write("parts/base.yaml", "logging: {every_steps: 3}\n");
+  box.write("over.yaml", "extends: parts/base.yaml\nlogging: {level: debug}\n");
+  box.write("typo.yaml", "logging: {levle: debug}\n");
+  LoadOptions with;
+  with.overlays = {(box.path() / "over.yaml").string()};
+  const Loaded loaded = box.load(kSynthetic, with);
+  REQUIRE(summary(loaded).empty());
+  CHECK(loaded.config.logging.every_steps == 3);
+  CHECK(loaded.config.logging.level == LogLevel::debug);
+  with.overlays = {(box.path() / "typo.yaml").string()};
+  const Loaded typo = box.load(kSynthetic, with);
+  REQUIRE(summary(typo) == "unknown-key 1 11");
+  CHECK(typo.diagnostics[0].origin.included_from.at(0) == "--config-overlay#1");
+  with.overlays = {"missing.yaml"};
+  CHECK(summary(box.load(kSynthetic, with)) == "file-not-found 1 0");
+}
+
+TEST_CASE(
+    "flags of another type work in any order, and old keys are dropped with a note "
+    "(hydra 2888)",
+    "[config]") {
+  const ConfigSandbox box;
+  const std::string text = kSynthetic + "scheduler: {type: cosine, min_lr_ratio: 0.1}\n";
+  const std::vector<std::vector<std::string>> orders = {
+      {"data.type=text", "data.train=[a.txt]", "data.tokenizer={type: byte}"},
+      {"data.tokenizer={type: byte}", "data.train=[a.txt]", "data.type=text"}};
+  std::vector<std::string> results;
+  for (const auto& sets : orders) {
+    const Loaded loaded = box.load(kSynthetic + "run: {name: x}\n", options(sets));
+    INFO(render(loaded.diagnostics));
+    REQUIRE_FALSE(loaded.has_errors());
+    results.push_back(to_yaml(loaded.config));
+  }
+  CHECK(results[0] == results[1]);
+  const Loaded dropped = box.load(text, options({"scheduler.type=constant"}));
+  REQUIRE(summary(dropped) == "dropped-by-type 6 27");
+  CHECK(dropped.diagnostics[0].path == "scheduler.min_lr_ratio");
+  CHECK(dropped.diagnostics[0].severity == Diagnostic::Severity::note);
+  CHECK(summary(box.load(text, options({"scheduler.type=null"}))) == "dropped-by-type 6 27");
+  CHECK(
+      summary(box.load(text, options({"scheduler.min_lr_ratio=0.2", "scheduler.type=constant"}))) ==
+      "unused-section 1 0");
+}
+
+TEST_CASE("an overlay drops what its type does not know, but not its own mistakes", "[config]") {
+  const ConfigSandbox box;
+  const std::string text = kSynthetic + "scheduler: {type: cosine, min_lr_ratio: 0.1}\n";
+  LoadOptions with;
+  with.overlays = {box.write("over.yaml", "scheduler: {type: constant}\n").string()};
+  CHECK(summary(box.load(text, with)) == "dropped-by-type 6 27");
+  with.overlays = {
+      box.write("own.yaml", "scheduler: {type: constant, min_lr_ratio: 0.3}\n").string()};
+  CHECK(summary(box.load(text, with)) == "unused-section 1 29");
+}
+
+TEST_CASE("--set KEY@FILE reads a value, a mapping or a list from a file", "[config]") {
+  const ConfigSandbox box;
+  const std::string lr = box.write("lr.yaml", "3e-4\n").string();
+  const std::string betas = box.write("betas.yaml", "[0.8, 0.99]\n").string();
+  const std::string model =
+      box.write("model.yaml",
+                "type: gpt\nnum_layers: 1\nhidden_size: 8\nnum_heads: 2\nvocab_size: 9\n")
+          .string();
+  const Loaded loaded = box.load(
+      kSynthetic, options({"optimizer.lr@" + lr, "optimizer.betas@" + betas, "model@" + model}));
+  REQUIRE(summary(loaded).empty());
+  CHECK(loaded.config.optimizer.lr == 3e-4);
+  CHECK(loaded.config.optimizer.betas == std::vector<double>{0.8, 0.99});
+  CHECK(loaded.config.model.hidden_size == 8);
+  CHECK(loaded.origins.at("model.hidden_size").file == model);
+}
+
 TEST_CASE("--set edits list items and never appends (Lightning 18029)", "[config]") {
   const ConfigSandbox box;
   const std::string text = kSynthetic + "scheduler: {type: cosine}\n";

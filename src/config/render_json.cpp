@@ -1,0 +1,59 @@
+// How do diagnostics look to a program (config-and-cli 4.9)?
+#include "config/explain.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace colossal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* word(Diagnostic::Severity severity) {
+  switch (severity) {
+    case Diagnostic::Severity::error:
+      return "error";
+    case Diagnostic::Severity::warning:
+      return "warning";
+    case Diagnostic::Severity::note:
+      break;
+  }
+  return "note";
+}
+
+void add_place(Json& object, const Origin& origin) {
+  object["file"] = origin.file;
+  object["line"] = origin.line;
+  object["column"] = origin.col;
+}
+
+Json to_json(const Diagnostic& item) {
+  Json object;
+  object["id"] = item.id;
+  object["severity"] = word(item.severity);
+  object["message"] = item.message;
+  add_place(object, item.origin);
+  object["path"] = item.path;
+  object["related"] = Json::array();
+  for (const Related& related : item.related) {
+    Json one;
+    one["path"] = related.path;
+    one["value"] = related.value;
+    add_place(one, related.origin);
+    object["related"].push_back(one);
+  }
+  object["fix"] = item.fix;
+  return object;
+}
+
+}  // namespace
+
+std::string render_json(std::span<const Diagnostic> diagnostics) {
+  std::string text;
+  for (const Diagnostic& item : diagnostics) {
+    // Names of files may hold any bytes; a reader must get valid JSON.
+    text += to_json(item).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
+
+}  // namespace colossal

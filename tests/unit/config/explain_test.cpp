@@ -1,0 +1,161 @@
+// Are keys, values, their layers and diagnostics told as `config explain`, `config show --origins`,
+// schemas/keys.md and
+// `--diagnostics json` promise?
+#include "config/explain.hpp"
+
+#include "config/flatten.hpp"
+#include "config_sandbox.hpp"
+#include "support/catch.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+using namespace colossal;
+using namespace colossal::test;
+
+namespace {
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string must(const std::optional<std::string>& text) {
+  REQUIRE(text.has_value());
+  return *text;
+}
+
+}  // namespace
+
+TEST_CASE("a key is explained by the registry", "[config]") {
+  const std::string rate = must(explain_key("optimizer.lr"));
+  CHECK(rate ==
+        "optimizer.lr\n  type     number > 0\n  default  required\n  resume   may change, with a "
+        "note\n"
+        "  meaning  peak learning rate\n");
+  CHECK(holds(must(explain_key("optimizer.groups[7].match")), "optimizer.groups[0].match\n"));
+  const std::string section = must(explain_key("parallel.comm"));
+  CHECK(holds(section, "parallel.comm\n  type     mapping"));
+  CHECK(holds(section, "parallel.comm.timeout\n"));
+  CHECK_FALSE(holds(section, "parallel.data"));
+  CHECK(holds(must(explain_key("data.num_samples")), "(type synthetic only)"));
+  CHECK_FALSE(explain_key("optimizer.lrr").has_value());
+  CHECK_FALSE(explain_key("optimizer.l").has_value());
+  CHECK(nearest_key("optimizer.lrr") == "optimizer.lr");
+  CHECK(nearest_key("wieght_decay") == "optimizer.weight_decay");
+  CHECK(nearest_key("max_steps") == "train.steps");
+}
+
+TEST_CASE("every key of the registry can be explained", "[config]") {
+  for (const std::string& path : detail::all_paths()) {
+    INFO(path);
+    CHECK(must(explain_key(path)).starts_with(path + "\n"));
+  }
+}
+
+TEST_CASE("every layer that set a key is told, lowest first", "[config]") {
+  const ConfigSandbox box;
+  box.write("base.yaml", kSynthetic);
+  box.write("over.yaml", "optimizer: {lr: 3e-3}\n");
+  LoadOptions with = options({"optimizer.lr=4e-3", "vars.rate=5e-3"});
+  with.overlays = {(box.path() / "over.yaml").string()};
+  const Loaded loaded = box.load(
+      "extends: base.yaml\noptimizer:\n  lr: ${vars.rate}\nvars: {rate: 1}\n"
+      "run:\n  name: ${vars.rate}\n",
+      with);
+  REQUIRE(summary(loaded) == "");
+  const std::string text = must(explain(loaded, "optimizer.lr"));
+  INFO(text);
+  CHECK(text.starts_with("optimizer.lr = 0.004\n"));
+  const std::size_t base = text.find("base.yaml:5:30");
+  const std::size_t own = text.find("run.yaml:3:7");
+  const std::size_t over = text.find("over.yaml:1:17");
+  const std::size_t set = text.find("--set#1");
+  CHECK((base < own && own < over && over < set && set != std::string::npos));
+  CHECK(holds(text, "${vars.rate}"));
+  CHECK(holds(text, "peak learning rate"));
+  CHECK(loaded.layers.at("optimizer.lr").size() == 4);
+}
+
+TEST_CASE("a section that was undone counts for its keys", "[config]") {
+  const ConfigSandbox box;
+  box.write("base.yaml", kSynthetic + "scheduler: {type: cosine, warmup_steps: 5}\n");
+  const Loaded undone = box.load("extends: base.yaml\nscheduler: null\n");
+  REQUIRE(summary(undone).empty());
+  const std::string text = must(explain(undone, "scheduler.warmup_steps"));
+  INFO(text);
+  CHECK(holds(text, "base.yaml:6:41"));
+  CHECK(holds(text, "null (the whole of scheduler)"));
+  CHECK(holds(text, "set      <default>"));
+  const Loaded replaced = box.load("extends: base.yaml\n", options({"scheduler={type: cosine}"}));
+  CHECK(replaced.layers.at("scheduler.warmup_steps").size() == 1);
+  CHECK(replaced.layers.at("scheduler.type").size() == 2);
+}
+
+TEST_CASE("derived and preset values name their rule", "[config]") {
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(
+      "version: 1\nmodel: {type: gpt, preset: gpt2-124m}\ndata: {type: synthetic, seq_length: 64}\n"
+      "train: {steps: 50, micro_batch_size: 4}\noptimizer: {type: adamw, lr: 1e-3}\n");
+  REQUIRE(summary(loaded).empty());
+  CHECK(holds(must(explain(loaded, "model.num_layers")), "preset gpt2-124m, "));
+  CHECK(holds(must(explain(loaded, "model.ffn_hidden_size")), "derived(4 * hidden_size)"));
+  CHECK(holds(must(explain(loaded, "run.seed")), "<default>"));
+}
+
+TEST_CASE("resolved YAML with origins is the same configuration", "[config]") {
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(kSynthetic, options({"run.seed=3"}));
+  const std::string text = to_yaml_with_origins(loaded);
+  CHECK(holds(text, "  seed: 3  # --set#1\n"));
+  CHECK(holds(text, "  lr: 0.001  # " + (box.path() / "run.yaml").string() + ":5:30\n"));
+  CHECK(holds(text, "  every_steps: 10  # <default>\n"));
+  CHECK(holds(text, "# derived(num_heads)\n"));
+  const Loaded again = box.load(text);
+  REQUIRE(summary(again).empty());
+  CHECK(to_yaml(again.config) == to_yaml(loaded.config));
+}
+
+TEST_CASE("the key reference is fresh and complete", "[config]") {
+  const auto path = std::filesystem::path(COLOSSAL_SOURCE_DIR) / "schemas" / "keys.md";
+  std::ostringstream file;
+  file << std::ifstream(path).rdbuf();
+  const std::string text = key_markdown();
+  INFO("run: build/cpu/colossal-train config schema --format markdown > schemas/keys.md");
+  CHECK(file.str() == text);
+  for (const std::string& key : detail::all_paths()) {
+    const bool top = key.find('.') == std::string::npos;
+    CHECK(holds(text, top ? "## " + key + "\n" : "| `" + key + "` |"));
+  }
+}
+
+TEST_CASE("diagnostics as JSON say what the text says", "[config]") {
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(kSynthetic + "lr: 5e-5\nscheduler: {min_lr_ratio: .1}\n");
+  std::istringstream lines(render_json(loaded.diagnostics));
+  std::vector<nlohmann::json> items;
+  for (std::string line; std::getline(lines, line);) {
+    items.push_back(nlohmann::json::parse(line));
+  }
+  REQUIRE(items.size() == 2);
+  CHECK(items[0]["id"] == "unknown-key");
+  CHECK(items[0]["severity"] == "error");
+  CHECK(items[0]["file"] == (box.path() / "run.yaml").string());
+  CHECK(items[0]["line"] == 6);
+  CHECK(items[0]["column"] == 1);
+  CHECK(items[0]["path"] == "lr");
+  CHECK(holds(items[0]["message"], "optimizer.lr"));
+  CHECK(items[0]["fix"] == "use optimizer.lr");
+  CHECK(items[0]["related"].empty());
+  CHECK(items[1]["id"] == "unused-section");
+  CHECK(items[1]["related"][0]["path"] == "scheduler.type");
+  CHECK(items[1]["related"][0]["file"] == "<default>");
+  CHECK(render_json({}).empty());
+}
+
+TEST_CASE("JSON diagnostics are valid whatever bytes a file holds", "[config]") {
+  const ConfigSandbox box;
+  const Loaded loaded = box.load("version: 1\nrun: {name: \"\\xe9\"}\n\xff: 1\n");
+  REQUIRE(loaded.has_errors());
+  CHECK(nlohmann::json::parse(render_json(loaded.diagnostics))["id"] == "not-utf8");
+}
