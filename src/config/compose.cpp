@@ -118,6 +118,18 @@ std::optional<std::string> Composer::read(const std::filesystem::path& file, con
   return text.str();
 }
 
+/// The tree of one file's text with its `extends` resolved.
+std::optional<Node> Composer::parse(std::string_view text,
+                                    const std::filesystem::path& file,
+                                    const Origin& base) {
+  std::optional<Node> root = parse_yaml(text, base, file.extension() == ".json", report_);
+  if (root) {
+    resolve(*root, file.parent_path());
+    stamp(*root, next_layer());
+  }
+  return root;
+}
+
 std::optional<Node> Composer::load_value(const std::filesystem::path& file,
                                          const std::optional<Origin>& from) {
   const Origin base = source_of(file, from);
@@ -127,11 +139,7 @@ std::optional<Node> Composer::load_value(const std::filesystem::path& file,
   }
   std::optional<Node> root;
   if (const auto text = read(file, where)) {
-    root = parse_yaml(*text, base, file.extension() == ".json", report_);
-  }
-  if (root) {
-    resolve(*root, file.parent_path());
-    stamp(*root, next_layer());
+    root = parse(*text, file, base);
   }
   stack_.pop_back();
   return root;
@@ -139,11 +147,19 @@ std::optional<Node> Composer::load_value(const std::filesystem::path& file,
 
 std::optional<Node> Composer::load(const std::filesystem::path& file,
                                    const std::optional<Origin>& from) {
-  std::optional<Node> root = load_value(file, from);
+  return only_mapping(load_value(file, from), source_of(file, from));
+}
+
+std::optional<Node> Composer::load_text(std::string_view text, const std::string& name) {
+  const Origin base = source_of(name, std::nullopt);
+  return only_mapping(parse(text, name, base), base);
+}
+
+/// `root` if it is a mapping, as every configuration is; `top` names its file.
+std::optional<Node> Composer::only_mapping(std::optional<Node> root, Origin top) {
   if (!root || root->kind == Node::Kind::map) {
     return root;
   }
-  Origin top = source_of(file, from);
   top.line = 1;
   top.col = 1;
   if (root->kind == Node::Kind::null) {

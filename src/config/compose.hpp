@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace colossal::detail {
@@ -23,6 +24,9 @@ class Composer {
   [[nodiscard]] std::optional<Node> load(const std::filesystem::path& file,
                                          const std::optional<Origin>& from = std::nullopt);
 
+  /// As load() for a text that lies in no file and that `name` stands for.
+  [[nodiscard]] std::optional<Node> load_text(std::string_view text, const std::string& name);
+
   /// As load(), but the file may hold any value (`--set KEY@FILE`).
   [[nodiscard]] std::optional<Node> load_value(const std::filesystem::path& file,
                                                const std::optional<Origin>& from);
@@ -34,6 +38,10 @@ class Composer {
   [[nodiscard]] bool enter(const std::filesystem::path& file, const Origin& place);
   [[nodiscard]] std::optional<std::string> read(const std::filesystem::path& file,
                                                 const Origin& place);
+  [[nodiscard]] std::optional<Node> parse(std::string_view text,
+                                          const std::filesystem::path& file,
+                                          const Origin& base);
+  [[nodiscard]] std::optional<Node> only_mapping(std::optional<Node> root, Origin top);
   void resolve(Node& node, const std::filesystem::path& directory);
   [[nodiscard]] std::optional<Node> parent(const Node& name,
                                            const std::filesystem::path& directory);

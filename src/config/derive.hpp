@@ -17,6 +17,8 @@ struct DeriveInput {
   std::string stem;  ///< of the configuration file: the default name of the run
   std::optional<std::int64_t> world_size;
   std::string world_origin;
+  /// Length of the run, where the data had to say it.
+  std::optional<std::int64_t> steps = std::nullopt;
 };
 
 /// Fills every value that the user left open, recording derived(rule) origins. Reports required

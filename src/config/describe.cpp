@@ -68,7 +68,7 @@ void describe(Visitor& v, TokenizerConfig& c) {
 
 void describe(Visitor& v, DataConfig& c) {
   v.field("type", c.type, {.help = "text: files of UTF-8 text; synthetic: generated token ids, no files", .required = true, .resume = kMustMatch});
-  v.field("train", c.train, {.help = "training files or globs, in order", .form = Form::path, .required = true, .variant = "text", .resume = kMustMatch});
+  v.field("train", c.train, {.help = "training files or globs, in order", .form = Form::path, .required = true, .variant = "text"});
   v.field("eval", c.eval, {.help = "evaluation files or globs", .form = Form::path, .variant = "text"});
   v.optional_section("tokenizer", c.tokenizer, {.help = "how text becomes token ids", .required = true, .variant = "text", .resume = kMustMatch});
   v.field("seq_length", c.seq_length, {.help = "tokens per sample", .form = Form::count, .range = kSize, .required = true, .resume = kMustMatch});

@@ -48,13 +48,17 @@ void name_sources(std::vector<Diagnostic>& items,
   }
 }
 
+/// What load() reads: a file, or a text that `yaml` only names.
+struct Source {
+  const std::filesystem::path& yaml;
+  std::optional<std::string_view> text = std::nullopt;
+};
+
 /// Phases P0 to P5; each runs only if no earlier one found an error.
-void run_phases(const std::filesystem::path& yaml,
-                const LoadOptions& options,
-                Loaded& loaded,
-                Report& report) {
+void run_phases(const Source& source, const LoadOptions& options, Loaded& loaded, Report& report) {
   Composer composer(report);
-  auto root = composer.load(yaml);
+  auto root = source.text ? composer.load_text(*source.text, source.yaml.string())
+                          : composer.load(source.yaml);
   if (root && !report.has_errors()) {
     apply_overlays(*root, options, composer);
     apply_overrides(*root, options, composer, report);
@@ -64,7 +68,7 @@ void run_phases(const std::filesystem::path& yaml,
   }
   loaded.layers = layers_of(*root);
   const Interpolated inserted =
-      interpolate(*root, {yaml.stem().string(), options.run_time}, report);
+      interpolate(*root, {source.yaml.stem().string(), options.run_time}, report);
   loaded.uses_run_time = inserted.uses_run_time;
   Origins origins;
   if (!report.has_errors()) {
@@ -72,8 +76,10 @@ void run_phases(const std::filesystem::path& yaml,
   }
   loaded.config.secrets.values = inserted.secrets;
   if (!report.has_errors()) {
-    finish(
-        loaded, origins, {yaml.stem().string(), options.world_size, options.world_origin}, report);
+    finish(loaded,
+           origins,
+           {source.yaml.stem().string(), options.world_size, options.world_origin},
+           report);
   }
   name_sources(report.items(), inserted, loaded.config.secrets);
 }
@@ -108,6 +114,16 @@ void cap_errors(std::vector<Diagnostic>& items) {
   }
 }
 
+Loaded run(const Source& source, const LoadOptions& options) {
+  Loaded loaded;
+  Report report;
+  run_phases(source, options, loaded, report);
+  loaded.diagnostics = std::move(report.items());
+  sort_by_place(loaded.diagnostics, source.yaml.string());
+  cap_errors(loaded.diagnostics);
+  return loaded;
+}
+
 }  // namespace
 }  // namespace detail
 
@@ -132,13 +148,12 @@ std::string redact(const Secrets& secrets, std::string text) {
 }
 
 Loaded load(const std::filesystem::path& yaml, const LoadOptions& options) {
-  Loaded loaded;
-  detail::Report report;
-  detail::run_phases(yaml, options, loaded, report);
-  loaded.diagnostics = std::move(report.items());
-  detail::sort_by_place(loaded.diagnostics, yaml.string());
-  detail::cap_errors(loaded.diagnostics);
-  return loaded;
+  return detail::run({.yaml = yaml}, options);
+}
+
+Loaded load_text(std::string_view text, const std::string& name, const LoadOptions& options) {
+  const std::filesystem::path named = name;
+  return detail::run({.yaml = named, .text = text}, options);
 }
 
 }  // namespace colossal

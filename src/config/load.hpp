@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace colossal {
@@ -86,6 +87,16 @@ struct Loaded {
 /// `text` with every value of a secret environment variable (of at least 3 characters) replaced by
 /// its `${env:NAME}`.
 [[nodiscard]] std::string redact(const Secrets& secrets, std::string text);
+
+/// As load() for a text that lies in no file; `name` stands for it in diagnostics, and relative
+/// paths in it start at the working directory.
+[[nodiscard]] Loaded load_text(std::string_view text,
+                               const std::string& name,
+                               const LoadOptions& options = {});
+
+/// The rules about the length of a run once the data have said it (train.epochs): what load() could
+/// not find yet. `loaded` has no errors; `steps` is the length.
+[[nodiscard]] std::vector<Diagnostic> check_length(const Loaded& loaded, std::int64_t steps);
 
 /// Human text of diagnostics in the form of config-and-cli section 4: FILE:LINE:COL, source line
 /// with caret, key, with, why, fix; then a summary line. Empty for no diagnostics.

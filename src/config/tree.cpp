@@ -85,6 +85,15 @@ std::string place(const Origin& origin) {
   return origin.line > 0 ? fmt::format("{}:{}:{}", text, origin.line, origin.col) : text;
 }
 
+namespace {
+
+Diagnostic& graded(Diagnostic& diagnostic, Diagnostic::Severity severity) {
+  diagnostic.severity = severity;
+  return diagnostic;
+}
+
+}  // namespace
+
 Diagnostic& Report::add(Diagnostic::Severity severity, std::string_view id, std::string_view path) {
   Diagnostic& diagnostic = items_.emplace_back();
   diagnostic.severity = severity;
@@ -107,18 +116,14 @@ Diagnostic& Report::warning(std::string_view id,
                             std::string_view path,
                             const Origin& origin,
                             std::string message) {
-  Diagnostic& diagnostic = error(id, path, origin, std::move(message));
-  diagnostic.severity = Diagnostic::Severity::warning;
-  return diagnostic;
+  return graded(error(id, path, origin, std::move(message)), Diagnostic::Severity::warning);
 }
 
 Diagnostic& Report::note(std::string_view id,
                          std::string_view path,
                          const Origin& origin,
                          std::string message) {
-  Diagnostic& diagnostic = error(id, path, origin, std::move(message));
-  diagnostic.severity = Diagnostic::Severity::note;
-  return diagnostic;
+  return graded(error(id, path, origin, std::move(message)), Diagnostic::Severity::note);
 }
 
 bool Report::has_errors() const {

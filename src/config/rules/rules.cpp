@@ -48,6 +48,9 @@ std::string RuleInput::value(std::string_view path) const {
 }
 
 std::optional<std::int64_t> RuleInput::steps() const {
+  if (host.steps) {
+    return host.steps;
+  }
   const TrainConfig& train = config.train;
   const bool known = train.steps || (!train.epochs && train.global_batch_size != 0);
   return known ? std::optional(total_steps(config, 0)) : std::nullopt;

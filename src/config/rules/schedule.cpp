@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 namespace colossal::detail {
 namespace {
@@ -12,6 +15,9 @@ namespace {
 std::string_view budget_key(const TrainConfig& train) {
   if (train.steps) {
     return "train.steps";
+  }
+  if (train.epochs) {
+    return "train.epochs";
   }
   return train.tokens ? "train.tokens" : "train.samples";
 }
@@ -73,7 +79,7 @@ void something_is_saved(const RuleInput& in) {
 void budget_is_whole(const RuleInput& in) {
   const TrainConfig& train = in.config.train;
   const auto steps = in.steps();
-  if (!steps || train.steps) {
+  if (!steps || train.steps || train.epochs) {
     return;
   }
   const std::int64_t unit =
@@ -102,3 +108,25 @@ std::span<const Rule> schedule_rules() {
 }
 
 }  // namespace colossal::detail
+
+namespace colossal {
+
+std::vector<Diagnostic> check_length(const Loaded& loaded, std::int64_t steps) {
+  detail::Report report;
+  detail::Origins origins;
+  for (const auto& [path, origin] : loaded.origins) {
+    origins.set(path, origin);
+  }
+  const detail::DeriveInput host{.stem = "", .world_size = {}, .world_origin = "", .steps = steps};
+  for (const detail::Rule rule : detail::schedule_rules()) {
+    rule({loaded.config, origins, host, report});
+  }
+  std::erase_if(report.items(), [&](const Diagnostic& found) {
+    return std::ranges::any_of(loaded.diagnostics, [&](const Diagnostic& known) {
+      return known.id == found.id && known.path == found.path;
+    });
+  });
+  return std::move(report.items());
+}
+
+}  // namespace colossal

@@ -311,3 +311,20 @@ TEST_CASE("errors of several files come together, the main file first", "[config
   CHECK(summary(box.load("extends: [b.yaml, a.yaml, c.yaml]\n")) ==
         "file-not-found 1 27; unclosed-quote 1 4; unclosed-bracket 1 4");
 }
+
+TEST_CASE("a text that lies in no file loads like a file, under the name it is given", "[config]") {
+  const Loaded stored = load_text(kSynthetic + "run: {name: stored}\n", "<stored>");
+  CHECK(summary(stored).empty());
+  CHECK(stored.config.run.name == "stored");
+  CHECK(stored.origins.at("run.name").file == "<stored>");
+  CHECK(stored.origins.at("run.name").line == 6);
+
+  const Loaded overridden =
+      load_text(kSynthetic, "<stored>", options({"train.steps=7", "optimizer.lr=0"}));
+  CHECK(summary(overridden) == "out-of-range 2 0");
+
+  const Loaded wrong = load_text("- a\n- b\n", "<stored>");
+  CHECK(summary(wrong) == "wrong-type 1 1");
+  CHECK(render(wrong.diagnostics).starts_with("<stored>:1:1: error: "));
+  CHECK(load_text("", "<stored>").diagnostics.at(0).id == "empty-config");
+}

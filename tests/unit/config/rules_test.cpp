@@ -214,3 +214,38 @@ TEST_CASE("rules of all topics report together", "[config]") {
                 "eval.every_steps=4"},
                "world-size heads-divisible vocab-too-small warmup-too-long eval-needs-data"}});
 }
+
+TEST_CASE("the length of a run in epochs is judged when the data have said it", "[config]") {
+  const ConfigSandbox box;
+  const auto judged = [&](std::vector<std::string> sets, std::int64_t steps) {
+    sets.insert(sets.end(), {"train.steps=null", "train.epochs=2"});
+    const Loaded loaded = box.load(kSynthetic, options(std::move(sets), 1));
+    INFO(render(loaded.diagnostics));
+    REQUIRE_FALSE(loaded.has_errors());
+    std::string ids;
+    for (const Diagnostic& item : check_length(loaded, steps)) {
+      ids += (ids.empty() ? "" : " ") + item.id;
+    }
+    return ids;
+  };
+  CHECK(judged({}, 1).empty());
+  CHECK(judged({"scheduler.warmup_steps=9"}, 9).empty());
+  CHECK(judged({"scheduler.warmup_steps=9"}, 8) == "warmup-too-long");
+  CHECK(judged({"eval.every_steps=9"}, 9).empty());
+  CHECK(judged({"eval.every_steps=9"}, 8) == "never-runs");
+  CHECK(judged({"checkpoint.at_end=false", "checkpoint.every_steps=9"}, 9).empty());
+  CHECK(judged({"checkpoint.at_end=false", "checkpoint.every_steps=9"}, 8) == "checkpoint-none");
+  // Said by load() already, whatever the length.
+  CHECK(judged({"optimizer.lr=2", "checkpoint.at_end=false"}, 8).empty());
+}
+
+TEST_CASE("a warm-up longer than the epochs names their key", "[config]") {
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(
+      kSynthetic, options({"train.steps=null", "train.epochs=2", "scheduler.warmup_steps=9"}, 1));
+  const std::vector<Diagnostic> found = check_length(loaded, 8);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].origin.file.starts_with("--set"));
+  CHECK(found[0].related.at(0).path == "train.epochs");
+  CHECK(found[0].fix.starts_with("warmup_steps: 8 or less"));
+}
