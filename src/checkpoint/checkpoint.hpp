@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace colossal {
@@ -46,11 +47,11 @@ struct SaveOptions {
 };
 
 /// Writes step-XXXXXXXX under `root` atomically: temporary folder, rank files fsynced, barrier,
-/// rank 0 writes index.h5 and manifest.json, renames, replaces `latest`, removes older checkpoints
-/// and leftovers. Collective over `world`; host memory grows by at most one box. Returns the bytes
-/// of all files. Errors (on every rank): checkpoint "checkpoint-write" naming file and cause, the
-/// temporary folder is removed, older checkpoints stay; internal "checkpoint-record" or
-/// "checkpoint-coverage" if the records are not the boxes of whole tensors.
+/// rank 0 writes index.h5 and manifest.json, renames, replaces `latest` (or warns that it cannot),
+/// removes older checkpoints and leftovers. Collective over `world`; host memory grows by at most
+/// one box. Returns the bytes of all files. Errors (on every rank): checkpoint "checkpoint-write"
+/// naming file and cause, the temporary folder is removed, older checkpoints stay; internal
+/// "checkpoint-record" or "checkpoint-coverage" if the records are not the boxes of whole tensors.
 std::int64_t save_checkpoint(const std::filesystem::path& root,
                              const RunState& state,
                              std::span<const TensorRecord> tensors,
@@ -85,9 +86,24 @@ struct CheckpointInfo {
 /// Checks manifest and file sizes, not checksums.
 [[nodiscard]] std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& root);
 
+/// The checkpoints of a folder as a reader takes them.
+struct CheckpointChoice {
+  /// Complete ones, best (newest) first; a later one is used only if a damage of the earlier ones
+  /// shows while reading.
+  std::vector<CheckpointInfo> candidates;
+  std::vector<CheckpointInfo> damaged;  ///< newer than the first candidate and passed over
+};
+
+/// Sorts the checkpoints under `root`; both lists are empty if there are none. Errors: checkpoint
+/// "checkpoint-damaged" if there are only damaged ones, each listed with its reason; `advice` is
+/// what the user can do then.
+[[nodiscard]] CheckpointChoice choose_checkpoints(
+    const std::filesystem::path& root, std::string_view advice = "restore one of them from a copy");
+
 /// The checkpoint that `path` means: itself, or the newest one among its step-* folders or those of
 /// its `checkpoints` folder. Errors: checkpoint "checkpoint-none" if there is none,
-/// "checkpoint-incomplete" if the newest is damaged.
+/// "checkpoint-incomplete" if the newest is damaged (names the newest complete one), and those of
+/// choose_checkpoints().
 [[nodiscard]] std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
 /// What inspect() shows besides run state and sizes.
@@ -100,8 +116,8 @@ struct InspectOptions {
 };
 
 /// Describes a checkpoint, or the newest one of a run directory, as text or JSON ending in a
-/// newline. Errors: checkpoint "checkpoint-none" if there is none, "checkpoint-incomplete",
-/// "checkpoint-checksum" or "checkpoint-version" if it (of a run: its newest one) is damaged.
+/// newline. Errors: those of find_checkpoint(); checkpoint "checkpoint-incomplete",
+/// "checkpoint-checksum" or "checkpoint-version" if it is damaged.
 [[nodiscard]] std::string inspect(const std::filesystem::path& checkpoint_or_run,
                                   const InspectOptions& options);
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 #include <system_error>
 
 namespace colossal {
@@ -42,6 +43,15 @@ std::string problem_of(const fs::path& checkpoint) {
 
 bool is_leftover(const std::string& name) {
   return name.starts_with(kPrefix) && name.find(kTemporary) != std::string::npos;
+}
+
+/// One damaged checkpoint a line, with its reason.
+std::string list_damage(const std::vector<CheckpointInfo>& damaged) {
+  std::string text;
+  for (const CheckpointInfo& info : damaged) {
+    text += fmt::format("\n  {}: {}", info.path.string(), info.problem);
+  }
+  return text;
 }
 
 void remove_or_warn(const fs::path& folder) {
@@ -98,6 +108,25 @@ void remove_old(const fs::path& root, std::int64_t saved, std::int64_t keep_last
 
 }  // namespace detail
 
+CheckpointChoice choose_checkpoints(const fs::path& root, std::string_view advice) {
+  CheckpointChoice choice;
+  for (const CheckpointInfo& info : std::views::reverse(list_checkpoints(root))) {
+    if (info.complete) {
+      choice.candidates.push_back(info);
+    } else if (choice.candidates.empty()) {
+      choice.damaged.push_back(info);
+    }
+  }
+  check(!choice.candidates.empty() || choice.damaged.empty(),
+        ErrorKind::checkpoint,
+        "checkpoint-damaged",
+        "{} holds only damaged checkpoints:{}\n  fix   {}",
+        root.string(),
+        list_damage(choice.damaged),
+        advice);
+  return choice;
+}
+
 fs::path find_checkpoint(const fs::path& given) {
   // "step-00001000/" has no file name.
   const fs::path path = given.has_filename() ? given : given.parent_path();
@@ -105,23 +134,21 @@ fs::path find_checkpoint(const fs::path& given) {
     return path;
   }
   const fs::path root = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
-  const std::vector<CheckpointInfo> all = list_checkpoints(root);
-  check(!all.empty(),
+  const CheckpointChoice choice = choose_checkpoints(root);
+  check(!choice.candidates.empty(),
         ErrorKind::checkpoint,
         "checkpoint-none",
         "no checkpoint in {}: name a run directory or one of its checkpoints/step-* folders",
         root.string());
-  if (!all.back().complete) {
-    const auto good =
-        std::find_if(all.rbegin(), all.rend(), [](const auto& info) { return info.complete; });
-    fail(ErrorKind::checkpoint,
-         "checkpoint-incomplete",
-         "the newest checkpoint is damaged: {}; {}",
-         all.back().problem,
-         good == all.rend() ? "there is no older one"
-                            : "the newest complete one is " + good->path.string());
-  }
-  return all.back().path;
+  const fs::path& newest = choice.candidates.front().path;
+  check(choice.damaged.empty(),
+        ErrorKind::checkpoint,
+        "checkpoint-incomplete",
+        "the newest checkpoint of {} is damaged:{}\n  fix   name the newest complete one, {}",
+        root.string(),
+        list_damage(choice.damaged),
+        newest.string());
+  return newest;
 }
 
 std::vector<CheckpointInfo> list_checkpoints(const fs::path& root) {

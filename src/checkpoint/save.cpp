@@ -9,6 +9,7 @@
 #include "checkpoint/detail/manifest.hpp"
 #include "checkpoint/detail/rank_file.hpp"
 #include "core/error.hpp"
+#include "core/log.hpp"
 
 #include <fmt/format.h>
 
@@ -113,6 +114,18 @@ detail::Manifest make_manifest(const RunState& state, const std::vector<std::str
   return manifest;
 }
 
+/// Makes `latest` name a checkpoint that is complete and durable already. Nothing is loaded by that
+/// file, so a failure must not turn a good save into a failed one.
+void point_latest(const Paths& paths, std::int64_t step) {
+  try {
+    detail::write_text(paths.root / "latest", fmt::format("{}\n", step));
+  } catch (const Error& error) {
+    log::warn("[checkpoint] {} is complete, but `latest` does not name it: {}",
+              paths.final.string(),
+              error.what());
+  }
+}
+
 /// Index, manifest, rename, `latest`, retention: rank 0, after every rank file is on disk.
 std::int64_t commit(const Paths& paths, detail::Manifest manifest, const SaveOptions& options) {
   manifest.files.push_back(detail::write_index(paths.temporary, manifest));
@@ -120,7 +133,7 @@ std::int64_t commit(const Paths& paths, detail::Manifest manifest, const SaveOpt
   detail::sync_to_disk(paths.temporary);
   detail::move_into_place(paths.temporary, paths.final);
   detail::sync_to_disk(paths.root);
-  detail::write_text(paths.root / "latest", fmt::format("{}\n", manifest.state.step));
+  point_latest(paths, manifest.state.step);
   detail::remove_old(paths.root, manifest.state.step, options.keep_last);
   return detail::total_bytes(paths.final, manifest);
 }
