@@ -31,10 +31,22 @@ has_option() {
   return 1
 }
 
+# config_of ARGUMENT...: the first argument that is neither an option nor the value of one.
+config_of() {
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --set | --nproc | --resume | --output-dir | --allow | --config-overlay) shift ;; # and its value below
+      -*) ;;
+      *) printf '%s\n' "$1" && return ;;
+    esac
+    shift $(($# > 0))
+  done
+}
+
 # prepare_data CONFIG: runs the script named by the config's `# prepare:` line, which decides itself if there is work.
 prepare_data() {
   local script
-  [ -r "$1" ] || return 0 # colossal-train reports it
+  [ -r "$1" ] || return 0 # also without CONFIG: colossal-train reports it
   script=$(sed -n 's/^# prepare: *//p' "$1" | head -n 1)
   [ -n "$script" ] || return 0
   if ! [[ $script =~ ^scripts/data/[a-z0-9_]+\.sh$ && -f $colossal_root/$script ]]; then
@@ -58,7 +70,7 @@ fi
 with_lock setup_and_build
 options=()
 if ! has_option help "$@" && [ "$1" != -h ]; then
-  prepare_data "$1"
+  prepare_data "$(config_of "$@")"
   has_option nproc "$@" || options=(--nproc auto)
 fi
 exec "$colossal_root/build/cpu/colossal-train" train "$@" "${options[@]}"

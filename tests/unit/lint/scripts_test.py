@@ -99,6 +99,17 @@ class Train(Folder):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("usage: scripts/train.sh CONFIG", done.stderr)
 
+    def test_finds_the_config_behind_options_and_their_values(self):
+        lines = (SCRIPTS / "train.sh").read_text(encoding="utf-8")
+        function = lines[lines.index("config_of() {"):].split("\n}\n")[0] + "\n}\n"
+        for arguments, expected in ((["a.yaml", "--nproc", "2"], "a.yaml"),
+                                    (["--set", "train.steps=3", "a.yaml"], "a.yaml"),
+                                    (["--nproc=2", "--dry-run", "--resume", "b", "-q", "a.yaml", "--set", "x=1"], "a.yaml"),
+                                    (["--overwrite", "--output-dir", "runs/x", "my file.yaml"], "my file.yaml"),
+                                    (["--dry-run", "--set"], ""), (["--set", "a.yaml"], "")):
+            done = run("bash", "-euo", "pipefail", "-c", function + 'config_of "$@"', "-", *arguments)
+            self.assertEqual((done.returncode, done.stdout.strip(), done.stderr), (0, expected, ""), arguments)
+
 
 class Report(unittest.TestCase):
     @staticmethod
