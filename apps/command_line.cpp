@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cstdint>
 #include <utility>
 
 namespace colossal {
@@ -47,8 +49,8 @@ std::string full_name(const CLI::App* command) {
 }
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
-  const std::optional<std::string> nearest = detail::nearest(word, known);
-  return nearest ? fmt::format("; did you mean '{}'?", *nearest) : "";
+  const std::optional<std::string> meant = nearest(word, known);
+  return meant ? fmt::format("; did you mean '{}'?", *meant) : "";
 }
 
 [[noreturn]] void usage(const CLI::App* command, std::string_view id, const std::string& message) {
@@ -170,7 +172,13 @@ void add_nproc(CLI::App* command, std::optional<std::string>& nproc) {
 }
 
 void add_world_size(CLI::App* command, std::optional<std::int64_t>& world_size, const char* help) {
-  add_option(command, "--world-size", world_size, help, "N")->check(CLI::PositiveNumber);
+  add_option(command, "--world-size", world_size, help, "N")->check([](const std::string& text) {
+    std::int64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    const bool good = error == std::errc{} && stop == end && number >= 1;
+    return good ? "" : fmt::format("'{}' is no number of processes; give 1 or more", text);
+  });
 }
 
 bool parse(CommandLine& line, int argc, char** argv) {

@@ -115,7 +115,7 @@ std::optional<std::string> nearest_key(std::string_view key) {
   for (const detail::KeyDoc& doc : detail::key_docs()) {
     paths.push_back(doc.path);
   }
-  const auto whole = detail::nearest(key, paths);
+  const auto whole = nearest(key, paths);
   return whole ? whole : detail::suggest_key("", key.substr(key.rfind('.') + 1), {}, paths);
 }
 

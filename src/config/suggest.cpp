@@ -94,23 +94,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
-  constexpr std::size_t kLongest = 64;  // longer input is no typo
-  const std::size_t limit = std::max<std::size_t>(2, word.size() / 3);
-  std::optional<std::string> best;
-  std::size_t best_distance = limit + 1;
-  for (const std::string& candidate : candidates) {
-    const std::size_t distance =
-        word.size() > kLongest ? limit + 1 : edit_distance(word, candidate);
-    // A word shorter than the distance would turn into anything.
-    if (distance < best_distance && distance < std::max(word.size(), candidate.size())) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
-
 std::optional<std::string> suggest_key(std::string_view section,
                                        std::string_view key,
                                        std::span<const std::string> siblings,
@@ -128,3 +111,24 @@ std::optional<std::string> suggest_key(std::string_view section,
 }
 
 }  // namespace colossal::detail
+
+namespace colossal {
+
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
+  constexpr std::size_t kLongest = 64;  // longer input is no typo
+  const std::size_t limit = std::max<std::size_t>(2, word.size() / 3);
+  std::optional<std::string> best;
+  std::size_t best_distance = limit + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance =
+        word.size() > kLongest ? limit + 1 : detail::edit_distance(word, candidate);
+    // A word shorter than the distance would turn into anything.
+    if (distance < best_distance && distance < std::max(word.size(), candidate.size())) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace colossal

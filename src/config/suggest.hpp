@@ -8,14 +8,16 @@
 #include <string_view>
 #include <vector>
 
-namespace colossal::detail {
-
-/// Damerau-Levenshtein distance (optimal string alignment).
-[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
+namespace colossal {
 
 /// The candidate nearest to `word` within max(2, size / 3) edits; nothing if none is that near.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word,
                                                  std::span<const std::string> candidates);
+
+namespace detail {
+
+/// Damerau-Levenshtein distance (optimal string alignment).
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// Key path to offer for an unknown `key` in mapping `section`: nearest sibling, else any key path
 /// with (nearly) this last component, else the table of foreign names. `siblings` and `paths` come
@@ -25,4 +27,5 @@ namespace colossal::detail {
                                                      std::span<const std::string> siblings,
                                                      std::span<const std::string> paths);
 
-}  // namespace colossal::detail
+}  // namespace detail
+}  // namespace colossal

@@ -31,6 +31,16 @@ struct ChunkPlan {
       chunks;  ///< in order of the last use in backward: the first is reduced first
 };
 
+/// The parameters of some blocks as planners want them: each once, in order of first use.
+struct ParamUses {
+  std::vector<Parameter*> parameters;
+  std::vector<ParamSpec> specs;          ///< of `parameters`
+  std::vector<std::vector<int>> blocks;  ///< indices that each block uses
+};
+
+/// Lists what blocks use; `blocks[i]`: the parameters of block i, in forward order.
+[[nodiscard]] ParamUses list_uses(std::span<const std::vector<Parameter*>> blocks);
+
 /// For each parameter the index of the one whose memory it uses: itself unless it is tied. Errors:
 /// internal "param-duplicate" (two of one name), "tied-owner" (no such parameter, or itself tied),
 /// "tied-shape".

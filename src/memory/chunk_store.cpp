@@ -86,7 +86,7 @@ struct ChunkStore::Impl {
        std::span<const std::string_view> optimizer_states,
        const ParallelContext& parallel);
 
-  void collect(std::span<const Block> block_list);
+  void collect(std::span<const Block> block_list, ParamUses uses);
   void number_owners(const std::vector<int>& owner_of);
   void allocate_chunk(const ChunkSpec& chunk, std::span<const std::string_view> optimizer_states);
   void attach(const ChunkSpec& chunk, FlatShard& shard);
@@ -119,13 +119,14 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
                        std::span<const std::string_view> optimizer_states,
                        const ParallelContext& parallel)
     : context(parallel) {
-  collect(block_list);
-  const std::vector<int> owner_of = owner_indices(specs);
-  std::vector<std::vector<int>> uses;
-  for (const BlockUse& block : blocks) {
-    uses.push_back(block.params);
+  std::vector<std::vector<Parameter*>> parameters;
+  for (const Block& block : block_list) {
+    parameters.push_back(block.parameters);
   }
-  plan = planner.plan(specs, uses, context.mesh());
+  ParamUses uses = list_uses(parameters);
+  plan = planner.plan(uses.specs, uses.blocks, context.mesh());
+  collect(block_list, std::move(uses));
+  const std::vector<int> owner_of = owner_indices(specs);
   find_chunks_of_blocks(owner_of);
   number_owners(owner_of);
   std::int64_t total_numel = 0;
@@ -141,20 +142,13 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
 }
 
 /// Lists every parameter once and notes which block uses which.
-void ChunkStore::Impl::collect(std::span<const Block> block_list) {
-  std::map<const Parameter*, int> index_of;
-  for (const Block& block : block_list) {
-    BlockUse& use = blocks.emplace_back();
-    use.name = block.name;
-    for (Parameter* const parameter : block.parameters) {
-      const auto [entry, fresh] = index_of.emplace(parameter, static_cast<int>(all.size()));
-      if (fresh) {
-        all.push_back(parameter);
-        specs.push_back(parameter->spec());
-      }
-      use.params.push_back(entry->second);
-    }
+void ChunkStore::Impl::collect(std::span<const Block> block_list, ParamUses uses) {
+  for (std::size_t i = 0; i < block_list.size(); ++i) {
+    blocks.push_back(
+        {.name = block_list[i].name, .params = std::move(uses.blocks[i]), .chunks = {}});
   }
+  all = std::move(uses.parameters);
+  specs = std::move(uses.specs);
   users.resize(all.size());
 }
 

@@ -32,9 +32,21 @@ struct ParamGroup {
 };
 
 /// Resolves optimizer.groups (first match wins) and no_decay for each parameter name.
-/// Errors: config "pattern-unused" for a user-written pattern that matches nothing.
+/// A pattern without effect is found by unused_patterns().
 [[nodiscard]] std::vector<ParamGroup> param_groups(const OptimizerConfig& config,
                                                    std::span<const std::string> names);
+
+/// A glob of optimizer.groups or optimizer.no_decay that selects nothing.
+struct UnusedPattern {
+  std::string path;  ///< of its key: "optimizer.groups[1].match", "optimizer.no_decay"
+  std::string pattern;
+  bool operator==(const UnusedPattern&) const = default;
+};
+
+/// The patterns that a user wrote and that match none of the names, for groups: none that an
+/// earlier group left.
+[[nodiscard]] std::vector<UnusedPattern> unused_patterns(const OptimizerConfig& config,
+                                                         std::span<const std::string> names);
 
 /// Update rule over flat shards.
 class Optimizer {

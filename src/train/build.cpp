@@ -1,6 +1,5 @@
 // Which parts does a run consist of? One small function per part, in order of construction.
 #include "config/load.hpp"
-#include "train/model.hpp"
 #include "train/trainer.hpp"
 
 #include <ATen/Parallel.h>
@@ -12,13 +11,6 @@
 
 namespace colossal {
 namespace {
-
-std::unique_ptr<Dataset> make_dataset(const Config& config, Split split) {
-  return open_dataset({.data = config.data,
-                       .vocab_size = config.model.vocab_size,
-                       .seed = config.run.seed,
-                       .split = split});
-}
 
 std::unique_ptr<Loader> make_loader(const Config& config,
                                     const Mesh& mesh,
@@ -35,19 +27,6 @@ std::unique_ptr<Loader> make_loader(const Config& config,
   return std::make_unique<Loader>(dataset, spec, shard, LoaderState{state.consumed});
 }
 
-std::unique_ptr<ChunkStore> make_store(const std::vector<std::string>& names,
-                                       std::span<const std::unique_ptr<Block>> blocks,
-                                       const Optimizer& optimizer,
-                                       const ParallelContext& context) {
-  std::vector<ChunkStore::Block> owned;
-  owned.reserve(blocks.size());
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    owned.push_back({names[i], blocks[i]->parameters()});
-  }
-  const std::unique_ptr<ChunkPlanner> planner = make_planner(blocks, context.dtype());
-  return std::make_unique<ChunkStore>(owned, *planner, optimizer.states(), context);
-}
-
 std::vector<ParamGroup> make_groups(const OptimizerConfig& config, const ChunkStore& store) {
   std::vector<std::string> names;
   for (const Parameter* parameter : store.parameters()) {
@@ -58,11 +37,6 @@ std::vector<ParamGroup> make_groups(const OptimizerConfig& config, const ChunkSt
 
 }  // namespace
 
-bool evaluates(const Config& config) {
-  return !config.data.eval.empty() || config.eval.every_steps || config.eval.at_start ||
-         config.eval.at_end.value_or(false);
-}
-
 void set_threads(const RunConfig& run, int local_world_size) {
   const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
   const std::int64_t share = std::max<std::int64_t>(1, cores / std::max(1, local_world_size));
@@ -72,24 +46,25 @@ void set_threads(const RunConfig& run, int local_world_size) {
   }
 }
 
-TrainerParts build(const Config& config, const ParallelContext& context, const RunState& state) {
+TrainerParts build(const Config& config,
+                   const ParallelContext& context,
+                   const RunState& state,
+                   OpenedData data) {
   TrainerParts parts(config, context);
-  parts.train_data = make_dataset(config, Split::train);
-  if (evaluates(config)) {
-    parts.eval_data = make_dataset(config, Split::eval);
-  }
+  parts.train_data = std::move(data.train);
+  parts.eval_data = std::move(data.eval);
   parts.loader = make_loader(config, context.mesh(), *parts.train_data, state);
   parts.total_steps = total_steps(config, parts.loader->samples_per_epoch());
   parts.scheduler =
       std::make_unique<Scheduler>(config.scheduler, config.optimizer.lr, parts.total_steps);
-  ModelParts model = make_model(config, context);
-  parts.layers = std::move(model.layers);
-  parts.blocks = std::move(model.blocks);
   parts.optimizer = optimizers().make(yaml_word(config.optimizer.type), config.optimizer);
-  parts.store = make_store(model.names, parts.blocks, *parts.optimizer, context);
+  static_cast<LiveModel&>(parts) = build_model(config, context, parts.optimizer->states());
   parts.groups = make_groups(config.optimizer, *parts.store);
-  parts.stage = std::make_unique<BlockStage>(parts.blocks, *parts.store, context.mesh());
   return parts;
+}
+
+TrainerParts build(const Config& config, const ParallelContext& context, const RunState& state) {
+  return build(config, context, state, open_data(config));
 }
 
 }  // namespace colossal

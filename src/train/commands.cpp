@@ -3,13 +3,16 @@
 
 #include "config/load.hpp"
 #include "core/error.hpp"
-#include "data/dataset.hpp"
+#include "train/data.hpp"
+#include "train/foreign.hpp"
 #include "train/plan_report.hpp"
 #include "train/startup.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 namespace colossal {
 namespace {
@@ -27,20 +30,6 @@ LoadOptions load_options(const std::vector<std::string>& sets,
   return options;
 }
 
-/// The plan with what the data say; files that do not exist yet leave their part out.
-PlanReport plan_of(const Config& config) {
-  try {
-    const OpenedData data = open_data(config);
-    return plan_with_data(config, *data.train, data.eval.get());
-  } catch (const Error& error) {
-    if (error.id() != "file-not-found" || config.train.epochs) {
-      throw;
-    }
-    fmt::print(stderr, "note: planned without data: {} [{}]\n", error.what(), error.id());
-    return make_plan(config, 0);
-  }
-}
-
 int validate_one(const std::string& path, const ValidateOptions& options) {
   const Loaded loaded = load(path, load_options(options.sets, options.world_size));
   fmt::print("{}", render(loaded.diagnostics));
@@ -49,6 +38,11 @@ int validate_one(const std::string& path, const ValidateOptions& options) {
   }
   if (options.data) {
     const OpenedData data = open_data(loaded.config);
+    const DataFindings findings = check_with_data(loaded, *data.train);
+    fmt::print("{}", render(findings.diagnostics));
+    if (findings.exit_code != 0) {
+      return findings.exit_code;
+    }
     fmt::print("{}\n", data.train->summary());
     if (data.eval != nullptr) {
       fmt::print("{}\n", data.eval->summary());
@@ -58,45 +52,83 @@ int validate_one(const std::string& path, const ValidateOptions& options) {
   return 0;
 }
 
+/// validate_one() whose errors are this file's result: the next file has its turn.
+int validate_and_report(const std::string& path, const ValidateOptions& options) {
+  try {
+    return validate_one(path, options);
+  } catch (const Error& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}", to_text(error));
+    return error.exit_code();
+  }
+}
+
+/// The configuration sized for the processes that --world-size or its own keys give.
+std::optional<Loaded> load_sized(const PlanOptions& options) {
+  LoadOptions load = load_options(options.config.sets, options.world_size);
+  if (!load.world_size) {
+    Loaded unsized = colossal::load(options.config.config, load);
+    if (unsized.has_errors()) {
+      return accept_or_report(std::move(unsized), true);
+    }
+    // Its warnings come again, with more known, from the load below.
+    load.world_size = num_processes("auto", unsized.config.parallel.data);
+    load.world_origin = "no --world-size given";
+  }
+  return load_or_report(options.config.config, load, true);
+}
+
+/// Training data, and evaluation data if any; nothing if files do not exist yet and the plan can do
+/// without.
+std::optional<OpenedData> data_of(const Config& config) {
+  try {
+    return open_data(config);
+  } catch (const Error& error) {
+    if (error.id() != "file-not-found" || config.train.epochs) {
+      throw;
+    }
+    fmt::print(stderr, "note: planned without data: {} [{}]\n", error.what(), error.id());
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 int run_validate(const ValidateOptions& options) {
   int code = 0;
   for (const std::string& path : options.configs) {
-    const int one = validate_one(path, options);
+    const int one = validate_and_report(path, options);
     code = code == 0 ? one : code;
   }
   return code;
 }
 
 int run_plan(const PlanOptions& options) {
-  LoadOptions load = load_options(options.config.sets, options.world_size);
-  if (!load.world_size) {
-    Loaded unsized = colossal::load(options.config.config, load);
-    if (unsized.has_errors()) {
-      static_cast<void>(config_or_report(std::move(unsized), true));
-      return kConfigExit;
-    }
-    // Its warnings come again, with more known, from the load below.
-    load.world_size = num_processes("auto", unsized.config.parallel.data);
-    load.world_origin = "no --world-size given";
-  }
-  const std::optional<Config> config = load_or_report(options.config.config, load, true);
-  if (!config) {
+  const std::optional<Loaded> loaded = load_sized(options);
+  if (!loaded) {
     return kConfigExit;
   }
-  const PlanReport plan = plan_of(*config);
+  const Config& config = loaded->config;
+  const std::optional<OpenedData> data = data_of(config);
+  if (data) {
+    const int code = report_findings(check_with_data(*loaded, *data->train), true);
+    if (code != 0) {
+      return code;
+    }
+  }
+  const PlanReport plan =
+      data ? plan_with_data(config, *data->train, data->eval.get()) : make_plan(config, 0);
   fmt::print("{}\n", options.json ? to_json(plan) : to_text(plan));
   return 0;
 }
 
 int run_config_show(const ShowOptions& options) {
-  const std::optional<Config> config =
+  const std::optional<Loaded> loaded =
       load_or_report(options.config.config, load_options(options.config.sets, {}), true);
-  if (!config) {
+  if (!loaded) {
     return kConfigExit;
   }
-  fmt::print("{}", options.minimal ? to_minimal_yaml(*config) : to_yaml(*config));
+  fmt::print("{}", options.minimal ? to_minimal_yaml(loaded->config) : to_yaml(loaded->config));
   return 0;
 }
 

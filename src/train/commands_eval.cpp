@@ -4,13 +4,14 @@
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "data/dataset.hpp"
 #include "mesh/context.hpp"
 #include "train/commands.hpp"
+#include "train/data.hpp"
+#include "train/evaluate.hpp"
+#include "train/model.hpp"
 #include "train/resume.hpp"
 #include "train/signals.hpp"
 #include "train/startup.hpp"
-#include "train/trainer.hpp"
 
 #include <fmt/format.h>
 
@@ -42,11 +43,14 @@ EvalInput read_input(const EvalOptions& options) {
   EvalInput input;
   input.checkpoint = find_checkpoint(options.checkpoint);
   input.state = read_state(input.checkpoint);
+  if (!options.config) {
+    static_cast<void>(stored_config(input.state));  // whatever is wrong later, the options did it
+  }
   return input;
 }
 
 /// The configuration to evaluate with; empty if it has errors, which are printed if asked.
-std::optional<Config> eval_config(const EvalOptions& options,
+std::optional<Loaded> eval_config(const EvalOptions& options,
                                   const EvalInput& input,
                                   LoadOptions load,
                                   bool print) {
@@ -56,7 +60,7 @@ std::optional<Config> eval_config(const EvalOptions& options,
   }
   sets.insert(sets.end(), options.sets.begin(), options.sets.end());
   load.overrides = to_overrides(sets);
-  return config_or_report(
+  return accept_or_report(
       options.config ? colossal::load(*options.config, load) : load_stored(input.state, load),
       print);
 }
@@ -74,14 +78,12 @@ std::string to_json_line(const EvalReport& report, const EvalInput& input) {
   return json.dump();
 }
 
-int evaluate(const Config& config, const EvalInput& input, World& world) {
+/// Needs the evaluation data and the weights, nothing else of the run that wrote them.
+int run_evaluation(const Config& config, const EvalInput& input, World& world) {
+  const std::unique_ptr<const Dataset> data = open_split(config, Split::eval);
   const ParallelContext context(config, world);
-  TrainerParts parts = build(config, context, input.state);
-  Trainer trainer(std::move(parts), input.state);
-  std::vector<TensorRecord> records = trainer.records();
-  load_tensors(input.checkpoint, records, world.comm());
-  trainer.parts().store->publish();
-  const EvalReport report = trainer.evaluate();
+  const LiveModel model = load_model(config, context, input.checkpoint, world.comm());
+  const EvalReport report = evaluate(*model.stage, *data, config.eval, context, input.state.step);
   if (world.rank() == 0) {
     fmt::print("{}\n", to_json_line(report, input));
   }
@@ -92,15 +94,16 @@ int run_rank(const EvalOptions& options, const EvalInput& input, const LaunchOpt
   LoadOptions load;
   load.world_size = launch.world_size;
   load.world_origin = launch.origin;
-  const std::optional<Config> config = eval_config(options, input, load, speaks(launch));
-  if (!config) {
+  const std::optional<Loaded> loaded = eval_config(options, input, load, speaks(launch));
+  if (!loaded) {
     return kConfigExit;
   }
-  log::configure({.level = options.log_level.value_or(log_level(config->logging.level)),
+  const Config& config = loaded->config;
+  log::configure({.level = options.log_level.value_or(log_level(config.logging.level)),
                   .rank = launch.rank,
                   .folder = {}});
   return run_connected(
-      *config, launch, [&](World& world) { return evaluate(*config, input, world); });
+      config, launch, [&](World& world) { return run_evaluation(config, input, world); });
 }
 
 }  // namespace
@@ -115,12 +118,12 @@ int run_eval(const EvalOptions& options) {
     LoadOptions load;
     load.world_size = processes;
     load.world_origin = fmt::format("--nproc {}", *options.nproc);
-    const std::optional<Config> config = eval_config(options, input, load, processes > 1);
+    const std::optional<Loaded> loaded = eval_config(options, input, load, processes > 1);
     if (processes > 1) {
-      if (!config) {
+      if (!loaded) {
         return kConfigExit;
       }
-      static_cast<void>(open_data(*config));
+      static_cast<void>(open_split(loaded->config, Split::eval));
       return launch_local(processes, without_nproc(options.arguments));
     }
   }

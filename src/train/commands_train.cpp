@@ -30,25 +30,30 @@ LoadOptions load_options(const TrainOptions& options) {
 /// What the launcher knows before it spawns ranks.
 struct Launchable {
   int processes = 1;
+  int exit_code = 0;  ///< of what stands in the way; reported already
   std::string output_dir;
 };
 
-/// Everything that can be checked before any process is spawned; empty if the configuration is bad.
-std::optional<Launchable> check_before_spawn(const TrainOptions& options) {
+/// Everything that can be checked before any process is spawned.
+Launchable check_before_spawn(const TrainOptions& options) {
   LoadOptions load = load_options(options);
-  const std::optional<Config> unsized = load_or_report(options.config.config, load, false);
-  const int processes = num_processes(*options.nproc, unsized ? unsized->parallel.data : 0);
+  const std::optional<Loaded> unsized = load_or_report(options.config.config, load, false);
+  const int processes = num_processes(*options.nproc, unsized ? unsized->config.parallel.data : 0);
   load.world_size = processes;
   load.world_origin = fmt::format("--nproc {}", *options.nproc);
-  const std::optional<Config> config = load_or_report(options.config.config, load, true);
-  if (!config) {
-    return std::nullopt;
+  const std::optional<Loaded> loaded = load_or_report(options.config.config, load, true);
+  if (!loaded) {
+    return {.processes = processes, .exit_code = kConfigExit, .output_dir = {}};
   }
-  if (processes > 1) {
-    check_writable(config->run.output_dir, make_plan(*config, 0).checkpoint_bytes);
-    static_cast<void>(open_data(*config));
+  const Config& config = loaded->config;
+  Launchable launchable{
+      .processes = processes, .exit_code = 0, .output_dir = config.run.output_dir};
+  if (processes > 1) {  // else the one rank checks for itself
+    check_writable(config.run.output_dir, make_plan(config, 0).checkpoint_bytes);
+    launchable.exit_code =
+        report_findings(check_with_data(*loaded, *open_data(config).train), true);
   }
-  return Launchable{processes, config->run.output_dir};
+  return launchable;
 }
 
 int launch(const Launchable& launchable, const TrainOptions& options) {
@@ -65,12 +70,12 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
   load.world_size = launch.world_size;
   load.world_origin = options.nproc ? fmt::format("--nproc {}", *options.nproc) : launch.origin;
   const bool print = speaks(launch) && !options.nproc;
-  const std::optional<Config> config = load_or_report(options.config.config, load, print);
-  if (!config) {
+  const std::optional<Loaded> loaded = load_or_report(options.config.config, load, print);
+  if (!loaded) {
     return kConfigExit;
   }
-  return run_connected(*config, launch, [&](World& world) {
-    return TrainSession(options, *config, world, signals).run();
+  return run_connected(loaded->config, launch, [&](World& world) {
+    return TrainSession(options, *loaded, world, signals).run();
   });
 }
 
@@ -87,12 +92,12 @@ int run_train(const TrainOptions& options) {
         options.resume.value_or(""));
   if (options.nproc) {
     refuse_nested_launch(found);
-    const std::optional<Launchable> launchable = check_before_spawn(options);
-    if (!launchable) {
-      return kConfigExit;
+    const Launchable launchable = check_before_spawn(options);
+    if (launchable.exit_code != 0) {
+      return launchable.exit_code;
     }
-    if (launchable->processes > 1) {
-      return launch(*launchable, options);
+    if (launchable.processes > 1) {
+      return launch(launchable, options);
     }
   }
   return run_rank(options, found);

@@ -1,8 +1,13 @@
-// What do a plan and a run have in common? Built here once, so that they cannot disagree.
+// What do a plan, a run and an evaluation have in common? Built here once, so that they cannot
+// disagree.
 #include "train/model.hpp"
 
+#include "checkpoint/checkpoint.hpp"
 #include "config/load.hpp"
 #include "models/zoo.hpp"
+#include "train/records.hpp"
+
+#include <utility>
 
 namespace colossal {
 
@@ -17,6 +22,15 @@ ModelParts make_model(const Config& config, const ParallelContext& context) {
   return parts;
 }
 
+ParamUses param_uses(std::span<const std::unique_ptr<Block>> blocks) {
+  std::vector<std::vector<Parameter*>> parameters;
+  parameters.reserve(blocks.size());
+  for (const std::unique_ptr<Block>& block : blocks) {
+    parameters.push_back(block->parameters());
+  }
+  return list_uses(parameters);
+}
+
 std::unique_ptr<ChunkPlanner> make_planner(std::span<const std::unique_ptr<Block>> blocks,
                                            at::ScalarType dtype) {
   const auto item_bytes = static_cast<std::int64_t>(at::elementSize(dtype));
@@ -24,6 +38,34 @@ std::unique_ptr<ChunkPlanner> make_planner(std::span<const std::unique_ptr<Block
       "replicated",
       {.chunk_bytes = default_chunk_bytes(num_parameters(blocks) * item_bytes),
        .item_bytes = item_bytes});
+}
+
+LiveModel build_model(const Config& config,
+                      const ParallelContext& context,
+                      std::span<const std::string_view> optimizer_states) {
+  ModelParts parts = make_model(config, context);
+  LiveModel model{std::move(parts.layers), std::move(parts.blocks), nullptr, nullptr};
+  std::vector<ChunkStore::Block> owned;
+  owned.reserve(model.blocks.size());
+  for (std::size_t i = 0; i < model.blocks.size(); ++i) {
+    owned.push_back({std::move(parts.names[i]), model.blocks[i]->parameters()});
+  }
+  const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, context.dtype());
+  model.store = std::make_unique<ChunkStore>(owned, *planner, optimizer_states, context);
+  model.stage = std::make_unique<BlockStage>(model.blocks, *model.store, context.mesh());
+  return model;
+}
+
+LiveModel load_model(const Config& config,
+                     const ParallelContext& context,
+                     const std::filesystem::path& checkpoint,
+                     const Comm& world) {
+  LiveModel model = build_model(config, context);
+  std::vector<TensorRecord> records =
+      make_records(model.store->shards(), model.store->parameters(), context.mesh());
+  load_tensors(checkpoint, records, world);
+  model.store->publish();
+  return model;
 }
 
 }  // namespace colossal

@@ -9,33 +9,10 @@
 #include "train/model.hpp"
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 
 namespace colossal {
 namespace {
-
-/// The parameters of a model as chunk planners want them: each once, in order of first use.
-struct ParamTable {
-  std::vector<ParamSpec> specs;
-  std::vector<std::vector<int>> blocks;  // indices used by each block
-};
-
-ParamTable collect(std::span<const std::unique_ptr<Block>> blocks) {
-  ParamTable table;
-  std::map<const Parameter*, int> index;
-  for (const std::unique_ptr<Block>& block : blocks) {
-    std::vector<int>& used = table.blocks.emplace_back();
-    for (const Parameter* parameter : block->parameters()) {
-      const auto [place, is_new] = index.emplace(parameter, static_cast<int>(table.specs.size()));
-      if (is_new) {
-        table.specs.push_back(parameter->spec());
-      }
-      used.push_back(place->second);
-    }
-  }
-  return table;
-}
 
 /// Sums over the blocks of this rank's stage for one micro-batch.
 struct StageCost {
@@ -93,13 +70,13 @@ void fill_chunks(PlanReport& plan,
   }
 }
 
-RankBytes rank_bytes(const ParamTable& table,
+RankBytes rank_bytes(const ParamUses& uses,
                      const ChunkPlan& chunks,
                      std::int64_t item_bytes,
                      std::int64_t num_states,
                      const Mesh& mesh) {
   RankBytes bytes{.rank = mesh.rank()};
-  for (const ParamSpec& spec : table.specs) {
+  for (const ParamSpec& spec : uses.specs) {
     const bool owned = spec.tied_to.empty();
     bytes.parameters += owned ? numel(local_shape(spec.layout, spec.padded, mesh)) : 0;
   }
@@ -117,7 +94,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   const ParallelContext alone(config);  // blocks need a context; nothing communicates
   const ModelParts model = make_model(config, alone);
   const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, alone.dtype());
-  const ParamTable table = collect(model.blocks);
+  const ParamUses uses = param_uses(model.blocks);
   const StageCost cost = stage_cost(config, model.blocks);
   const auto item_bytes = static_cast<std::int64_t>(at::elementSize(alone.dtype()));
   const auto num_states = static_cast<std::int64_t>(
@@ -139,11 +116,11 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   plan.flops_per_step = cost.flops * static_cast<double>(plan.accumulation * plan.data);
   plan.checkpoint_bytes = plan.parameters * item_bytes * (1 + num_states);
   plan.keep_last = config.checkpoint.keep_last;
-  fill_chunks(plan, planner->plan(table.specs, table.blocks, first), item_bytes, first);
+  fill_chunks(plan, planner->plan(uses.specs, uses.blocks, first), item_bytes, first);
   for (int rank = 0; rank < plan.world; ++rank) {
     const Mesh mesh(shape, rank);
-    const ChunkPlan chunks = planner->plan(table.specs, table.blocks, mesh);
-    RankBytes bytes = rank_bytes(table, chunks, item_bytes, num_states, mesh);
+    const ChunkPlan chunks = planner->plan(uses.specs, uses.blocks, mesh);
+    RankBytes bytes = rank_bytes(uses, chunks, item_bytes, num_states, mesh);
     bytes.activations = cost.activation_bytes;
     bytes.buffers = loader_bytes(config);
     plan.ranks.push_back(bytes);

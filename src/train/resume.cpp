@@ -6,11 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
-#include <random>
 #include <ranges>
-#include <system_error>
+#include <string_view>
 #include <utility>
 
 namespace colossal {
@@ -18,74 +15,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string list_damage(const std::vector<CheckpointInfo>& damaged) {
-  std::string text;
-  for (const CheckpointInfo& info : damaged) {
-    text += fmt::format("\n  {}: {}", info.path.string(), info.problem);
-  }
-  return text;
-}
-
-[[noreturn]] void only_damaged(const fs::path& folder, const std::vector<CheckpointInfo>& damaged) {
-  fail(ErrorKind::checkpoint,
-       "checkpoint-damaged",
-       "{} holds only damaged checkpoints; a run never restarts silently from step 0:{}\n  fix   "
-       "restore one of them, or start anew with --overwrite (the old folder is kept aside)",
-       folder.string(),
-       list_damage(damaged));
-}
-
-/// Splits into complete ones, newest first, and the damaged ones newer than the first of them.
-ResumeChoice sort_out(const std::vector<CheckpointInfo>& all) {
-  ResumeChoice choice;
-  for (const CheckpointInfo& info : std::views::reverse(all)) {
-    if (info.complete) {
-      choice.candidates.push_back(info);
-    } else if (choice.candidates.empty()) {
-      choice.damaged.push_back(info);
-    }
-  }
-  return choice;
-}
+constexpr std::string_view kRestoreOrOverwrite =
+    "restore one of them, or start anew with --overwrite (the old folder is kept aside); a run "
+    "never restarts silently from step 0";
 
 /// A path given by the user: exactly that checkpoint, and never one that retention would fight
 /// with.
-ResumeChoice choose_path(const ResumeRequest& request, const ResumeChoice& own) {
+CheckpointChoice choose_path(const ResumeRequest& request) {
   const fs::path wanted = find_checkpoint(request.mode);
-  if (!own.candidates.empty() && !fs::equivalent(own.candidates.front().path, wanted)) {
-    fail(ErrorKind::config,
-         "output-exists",
-         "resume from {} would mix with the newer or foreign checkpoint {} of the output folder\n"
-         "  fix   choose another folder with --output-dir",
-         wanted.string(),
-         own.candidates.front().path.string());
+  const std::int64_t step = read_state(wanted).step;
+  for (const CheckpointInfo& own : std::views::reverse(list_checkpoints(request.checkpoints))) {
+    if (own.complete) {
+      check(fs::equivalent(own.path, wanted),
+            ErrorKind::config,
+            "output-exists",
+            "resume from {} would mix with the newer or foreign checkpoint {} of the output "
+            "folder\n  fix   choose another folder with --output-dir",
+            wanted.string(),
+            own.path.string());
+      break;
+    }
   }
-  ResumeChoice choice;
-  choice.candidates.push_back(CheckpointInfo{wanted, read_state(wanted).step, true, ""});
+  CheckpointChoice choice;
+  choice.candidates.push_back(CheckpointInfo{wanted, step, true, ""});
   return choice;
 }
-
-/// A file that vanishes with the object: load() reads files only.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& text)
-      : path_(fs::temp_directory_path() /
-              fmt::format("colossal-stored-config-{:08x}.yaml", std::random_device{}())) {
-    std::ofstream out(path_);
-    out << text << std::flush;
-    check(out.good(), ErrorKind::environment, "temporary-file", "cannot write {}", path_.string());
-  }
-  ~TemporaryFile() {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 struct Row {
   std::string key, checkpoint, now, effect;
@@ -148,12 +102,10 @@ std::vector<Difference> differences(const ResumeFacts& facts) {
 
 }  // namespace
 
-ResumeChoice choose_resume(const ResumeRequest& request) {
+CheckpointChoice choose_resume(const ResumeRequest& request) {
   const fs::path& folder = request.checkpoints;
-  const ResumeChoice own = sort_out(list_checkpoints(folder));
-  const bool empty = own.candidates.empty() && own.damaged.empty();
   if (request.mode == "never") {
-    check(empty,
+    check(list_checkpoints(folder).empty(),
           ErrorKind::config,
           "output-exists",
           "{} already holds checkpoints and checkpoint.resume is never\n  fix   continue with "
@@ -162,25 +114,19 @@ ResumeChoice choose_resume(const ResumeRequest& request) {
     return {};
   }
   if (request.mode != "auto" && request.mode != "require") {
-    return choose_path(request, own);
+    return choose_path(request);
   }
-  if (empty) {
-    check(request.mode == "auto",
-          ErrorKind::checkpoint,
-          "checkpoint-required",
-          "checkpoint.resume is require, but {} holds no checkpoint",
-          folder.string());
-    return {};
-  }
-  if (own.candidates.empty()) {
-    only_damaged(folder, own.damaged);
-  }
+  CheckpointChoice own = choose_checkpoints(folder, kRestoreOrOverwrite);
+  check(!own.candidates.empty() || request.mode == "auto",
+        ErrorKind::checkpoint,
+        "checkpoint-required",
+        "checkpoint.resume is require, but {} holds no checkpoint",
+        folder.string());
   return own;
 }
 
 Loaded load_stored(const RunState& state, const LoadOptions& options) {
-  const TemporaryFile file(state.config_yaml);
-  return load(file.path(), options);
+  return load_text(state.config_yaml, "<stored configuration>", options);
 }
 
 Config stored_config(const RunState& state) {

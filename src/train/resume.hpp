@@ -18,18 +18,11 @@ struct ResumeRequest {
   std::filesystem::path checkpoints;  ///< <output_dir>/checkpoints
 };
 
-/// Complete checkpoints to try, best first; a later one is used only if a damage of the earlier
-/// ones shows while reading. Empty: start at step 0.
-struct ResumeChoice {
-  std::vector<CheckpointInfo> candidates;
-  std::vector<CheckpointInfo> damaged;  ///< newer than the first candidate and passed over
-};
-
 /// Reads the folders, changes nothing. Errors: checkpoint "checkpoint-required" (require without
-/// one), "checkpoint-damaged" (only damaged ones, each listed with its reason),
-/// "checkpoint-none" or "checkpoint-incomplete" (of the given path); config "output-exists" (never,
-/// or a path that is not the newest of the output folder, while complete ones exist).
-[[nodiscard]] ResumeChoice choose_resume(const ResumeRequest& request);
+/// one), "checkpoint-damaged" (only damaged ones, each listed with its reason), those of
+/// find_checkpoint() for a given path; config "output-exists" (never, or a path that is not the
+/// newest of the output folder, while complete ones exist).
+[[nodiscard]] CheckpointChoice choose_resume(const ResumeRequest& request);
 
 /// Loads the configuration stored in a checkpoint, with further overrides.
 [[nodiscard]] Loaded load_stored(const RunState& state, const LoadOptions& options);

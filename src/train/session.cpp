@@ -4,8 +4,8 @@
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "data/dataset.hpp"
 #include "train/environment.hpp"
+#include "train/foreign.hpp"
 #include "train/hooks.hpp"
 #include "train/startup.hpp"
 
@@ -31,7 +31,7 @@ std::string read_text(const fs::path& file) {
   return text.str();
 }
 
-std::string to_text(const ResumeChoice& choice) {
+std::string to_text(const CheckpointChoice& choice) {
   nlohmann::json list = nlohmann::json::array();
   for (const CheckpointInfo& info : choice.candidates) {
     list.push_back({{"path", info.path.string()}, {"step", info.step}});
@@ -39,8 +39,8 @@ std::string to_text(const ResumeChoice& choice) {
   return list.dump();
 }
 
-ResumeChoice from_text(const std::string& text) {
-  ResumeChoice choice;
+CheckpointChoice from_text(const std::string& text) {
+  CheckpointChoice choice;
   for (const auto& item : nlohmann::json::parse(text)) {
     choice.candidates.push_back(CheckpointInfo{
         item["path"].get<std::string>(), item["step"].get<std::int64_t>(), true, ""});
@@ -84,15 +84,16 @@ void warn_of_loss(const CheckpointInfo& damaged, std::int64_t resumed_step) {
 }  // namespace
 
 TrainSession::TrainSession(const TrainOptions& options,
-                           const Config& config,
+                           const Loaded& loaded,
                            World& world,
                            SignalWatch& signals)
     : options_(options),
-      config_(config),
+      loaded_(loaded),
+      config_(loaded.config),
       world_(world),
       signals_(signals),
-      context_(config, world) {
-  summary_.output_dir = config.run.output_dir;
+      context_(config_, world) {
+  summary_.output_dir = config_.run.output_dir;
 }
 
 TrainSession::~TrainSession() {
@@ -104,7 +105,11 @@ int TrainSession::run() {
   log::configure({.level = options_.log_level.value_or(log_level(config_.logging.level)),
                   .rank = launch.rank,
                   .folder = {}});
-  const ResumeChoice choice = prepare();
+  data_ = open_data(config_);
+  if (const int code = check_data(); code != 0) {
+    return code;
+  }
+  const CheckpointChoice choice = prepare();
   if (!options_.dry_run) {
     log::configure({.level = options_.log_level.value_or(log_level(config_.logging.level)),
                     .rank = launch.rank,
@@ -140,12 +145,19 @@ int TrainSession::run() {
   return 0;
 }
 
-ResumeChoice TrainSession::prepare() {
+int TrainSession::check_data() {
+  return std::stoi(decide_on_rank_0(world_.comm(), [this] {
+    return std::to_string(
+        report_findings(check_with_data(loaded_, *data_.train), speaks(world_.launch())));
+  }));
+}
+
+CheckpointChoice TrainSession::prepare() {
   return from_text(
       decide_on_rank_0(world_.comm(), [this] { return to_text(prepare_on_rank_0()); }));
 }
 
-ResumeChoice TrainSession::prepare_on_rank_0() {
+CheckpointChoice TrainSession::prepare_on_rank_0() {
   const fs::path folder = config_.run.output_dir;
   const std::int64_t checkpoint_bytes = make_plan(config_, 0).checkpoint_bytes;
   if (options_.dry_run) {
@@ -162,7 +174,7 @@ ResumeChoice TrainSession::prepare_on_rank_0() {
   if (options_.dry_run && options_.overwrite) {
     return {};
   }
-  const ResumeChoice choice =
+  const CheckpointChoice choice =
       choose_resume({.mode = config_.checkpoint.resume, .checkpoints = folder / "checkpoints"});
   for (const CheckpointInfo& damaged : choice.damaged) {
     warn_of_loss(damaged, choice.candidates.front().step);
@@ -170,7 +182,7 @@ ResumeChoice TrainSession::prepare_on_rank_0() {
   return choice;
 }
 
-void TrainSession::restore(const ResumeChoice& choice) {
+void TrainSession::restore(const CheckpointChoice& choice) {
   if (choice.candidates.empty()) {
     make_trainer(RunState{});
     return;
@@ -202,7 +214,7 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
         compare_for_resume({.saved = saved,
                             .now = config_,
                             .saved_fingerprint = state.data_fingerprint,
-                            .now_fingerprint = trainer_->parts().train_data->fingerprint()},
+                            .now_fingerprint = trainer_->state().data_fingerprint},
                            options_.allow);
     if (!table.empty()) {
       log::console("changed   since the checkpoint was written:\n" + table);
@@ -236,14 +248,13 @@ bool TrainSession::is_damaged_anywhere(const CheckpointInfo& checkpoint,
 
 void TrainSession::make_trainer(const RunState& state) {
   trainer_.reset();  // frees the memory of a damaged attempt before the next one takes its own
-  TrainerParts parts = build(config_, context_, state);
+  TrainerParts parts = build(config_, context_, state, data_);
   parts.phase = [this](std::string_view phase) { world_.set_phase(phase); };
   RunState start = state;
   // Only rank 0 has the run directory; temporary folders of checkpoints carry one number.
   const std::int64_t mine = run_dir_ != nullptr ? run_dir_->attempt() : state.attempt + 1;
   start.attempt = std::stoll(world_.comm().gather_text(std::to_string(mine)).front());
   start.config_yaml = to_yaml(config_);
-  start.data_fingerprint = parts.train_data->fingerprint();
   start.build_id = build_id();
   trainer_ = std::make_unique<Trainer>(std::move(parts), std::move(start));
 }

@@ -27,23 +27,25 @@ class TrainSession {
  public:
   /// All references must outlive the session.
   TrainSession(const TrainOptions& options,
-               const Config& config,
+               const Loaded& loaded,
                World& world,
                SignalWatch& signals);
   ~TrainSession();
   TrainSession(const TrainSession&) = delete;
   TrainSession& operator=(const TrainSession&) = delete;
 
-  /// Trains to the end (or stops before the first step with --dry-run). Returns the exit code.
-  /// Errors: all of train.
+  /// Trains to the end (or stops before the first step with --dry-run). Returns the exit code: 0,
+  /// or that of check_with_data(). Errors: all of train.
   int run();
 
  private:
+  /// Rank 0 checks the data for all and says what it found. Returns the exit code.
+  int check_data();
   /// Rank 0 takes the output folder and chooses; every rank gets the choice.
-  ResumeChoice prepare();
-  ResumeChoice prepare_on_rank_0();
+  CheckpointChoice prepare();
+  CheckpointChoice prepare_on_rank_0();
   /// Builds the trainer at step 0 or from the best readable checkpoint.
-  void restore(const ResumeChoice& choice);
+  void restore(const CheckpointChoice& choice);
   /// Whether this checkpoint could be read on every rank; a damage is logged.
   bool restore_from(const CheckpointInfo& checkpoint);
   /// Runs `use` on every rank and tells whether any rank found the checkpoint damaged (collective).
@@ -59,10 +61,12 @@ class TrainSession {
   [[nodiscard]] bool is_main() const { return world_.rank() == 0; }
 
   const TrainOptions& options_;
+  const Loaded& loaded_;
   const Config& config_;
   World& world_;
   SignalWatch& signals_;
   ParallelContext context_;
+  OpenedData data_;
   std::unique_ptr<RunDir> run_dir_;  ///< rank 0 only, and not with --dry-run
   std::unique_ptr<Trainer> trainer_;
   std::filesystem::path resumed_from_;  ///< empty: started at step 0

@@ -2,6 +2,8 @@
 // block.
 #include "train/stage.hpp"
 
+#include "train/foreign.hpp"
+
 #include <ATen/ops/full_like.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
@@ -35,8 +37,7 @@ struct Boundary {
                           std::string_view what,
                           const std::string& block) {
   const std::string text = error.what_without_backtrace();
-  if (text.find("allocate") != std::string::npos ||
-      text.find("out of memory") != std::string::npos) {
+  if (tells_out_of_memory(text)) {
     fail(ErrorKind::memory,
          "out-of-memory",
          "{} of block {} found no memory ({}); a smaller train.micro_batch_size needs less",

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "data/dataset.hpp"
 #include "train/commands.hpp"
+#include "train/foreign.hpp"
 #include "train/trainer.hpp"
 
 #include <fmt/format.h>
@@ -32,6 +33,11 @@ WorldTimeouts timeouts(const CommConfig& comm) {
   return {milliseconds(comm.init_timeout_seconds), milliseconds(comm.timeout_seconds)};
 }
 
+void print_diagnostics(const std::vector<Diagnostic>& diagnostics) {
+  const std::string text = render(diagnostics);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 /// Stops all ranks; a world of one has nobody to tell.
 [[noreturn]] void stop_world(World& world, const Error& error) {
   if (world.size() == 1) {
@@ -42,21 +48,27 @@ WorldTimeouts timeouts(const CommConfig& comm) {
 
 }  // namespace
 
-std::optional<Config> load_or_report(const std::filesystem::path& path,
+std::optional<Loaded> load_or_report(const std::filesystem::path& path,
                                      const LoadOptions& options,
                                      bool print) {
-  return config_or_report(load(path, options), print);
+  return accept_or_report(load(path, options), print);
 }
 
-std::optional<Config> config_or_report(Loaded loaded, bool print) {
+std::optional<Loaded> accept_or_report(Loaded loaded, bool print) {
   if (print) {
-    const std::string text = render(loaded.diagnostics);
-    std::fwrite(text.data(), 1, text.size(), stderr);
+    print_diagnostics(loaded.diagnostics);
   }
   if (loaded.has_errors()) {
     return std::nullopt;
   }
-  return std::move(loaded.config);
+  return loaded;
+}
+
+int report_findings(const DataFindings& findings, bool print) {
+  if (print || findings.exit_code != 0) {
+    print_diagnostics(findings.diagnostics);
+  }
+  return findings.exit_code;
 }
 
 log::Level log_level(LogLevel level) noexcept {
@@ -69,20 +81,6 @@ std::vector<Override> to_overrides(const std::vector<std::string>& sets) {
     overrides.push_back(Override{text});
   }
   return overrides;
-}
-
-OpenedData open_data(const Config& config) {
-  DatasetRequest request{.data = config.data,
-                         .vocab_size = config.model.vocab_size,
-                         .seed = config.run.seed,
-                         .split = Split::train};
-  OpenedData opened;
-  opened.train = open_dataset(request);
-  if (evaluates(config)) {
-    request.split = Split::eval;
-    opened.eval = open_dataset(request);
-  }
-  return opened;
 }
 
 PlanReport plan_with_data(const Config& config, const Dataset& train, const Dataset* eval) {
@@ -150,30 +148,6 @@ int run_connected(const Config& config,
   } catch (const std::exception& error) {
     stop_world(*world, to_error(error));
   }
-}
-
-Error to_error(const std::exception& error) {
-  if (const auto* own = dynamic_cast<const Error*>(&error)) {
-    return *own;
-  }
-  // ATen's allocator reports an exhausted host by this text only.
-  const bool memory =
-      dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-      std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;
-  if (memory) {
-    return {ErrorKind::memory,
-            "out-of-memory",
-            fmt::format("the host has no memory left: {}\n  fix   a smaller "
-                        "train.micro_batch_size needs less",
-                        error.what()),
-            std::source_location::current()};
-  }
-  return {ErrorKind::internal,
-          "internal",
-          fmt::format("internal error: {}\n  this is a bug: please report it with build {}",
-                      error.what(),
-                      build_id()),
-          std::source_location::current()};
 }
 
 std::string decide_on_rank_0(const Comm& comm, const std::function<std::string()>& decide) {

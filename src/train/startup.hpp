@@ -6,6 +6,7 @@
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "train/data.hpp"
 #include "train/plan_report.hpp"
 
 #include <cstdint>
@@ -19,16 +20,14 @@
 
 namespace colossal {
 
-class Dataset;
-
 /// Loads a configuration and, if `print`, writes its diagnostics to stderr. Empty if it has errors:
 /// the command ends with exit code 3.
-[[nodiscard]] std::optional<Config> load_or_report(const std::filesystem::path& path,
+[[nodiscard]] std::optional<Loaded> load_or_report(const std::filesystem::path& path,
                                                    const LoadOptions& options,
                                                    bool print);
 
 /// As load_or_report for what was loaded already.
-[[nodiscard]] std::optional<Config> config_or_report(Loaded loaded, bool print);
+[[nodiscard]] std::optional<Loaded> accept_or_report(Loaded loaded, bool print);
 
 /// logging.level as the log knows it.
 [[nodiscard]] log::Level log_level(LogLevel level) noexcept;
@@ -36,14 +35,8 @@ class Dataset;
 /// `--set` texts as load() takes them.
 [[nodiscard]] std::vector<Override> to_overrides(const std::vector<std::string>& sets);
 
-/// Training and evaluation data as the configuration names them.
-struct OpenedData {
-  std::unique_ptr<Dataset> train;
-  std::unique_ptr<Dataset> eval;  ///< null if nothing evaluates
-};
-
-/// Phase P7: opens and checks the data. Errors: data (exit 4).
-[[nodiscard]] OpenedData open_data(const Config& config);
+/// Writes what check_with_data() found and returns its exit code; `print`: warnings alone, too.
+[[nodiscard]] int report_findings(const DataFindings& findings, bool print);
 
 /// The plan that `plan` prints and `train` stores. `eval` may be null.
 [[nodiscard]] PlanReport plan_with_data(const Config& config,
@@ -69,10 +62,6 @@ void refuse_nested_launch(const LaunchOptions& launch);
 int run_connected(const Config& config,
                   const LaunchOptions& launch,
                   const std::function<int(World&)>& body);
-
-/// Any exception as an Error: out of memory becomes memory "out-of-memory", everything foreign
-/// internal "internal" with the build id.
-[[nodiscard]] Error to_error(const std::exception& error);
 
 /// Runs `decide` on rank 0 only and returns its text on every rank; an Error of it is thrown on
 /// every rank. Collective over `comm`.

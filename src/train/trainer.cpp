@@ -1,4 +1,4 @@
-// What is a training run? The loop, one step of it, and evaluation.
+// What is a training run? The loop and one step of it.
 #include "train/trainer.hpp"
 
 #include "core/fault.hpp"
@@ -9,9 +9,8 @@
 
 #include <ATen/ops/all.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/ne.h>
-#include <ATen/ops/sum.h>
 
 #include <bit>
 #include <cmath>
@@ -40,14 +39,11 @@ StepTotals sum_over_data(const StepBatch& batch, const Comm& data) {
   return {values[0], values[1], std::bit_cast<std::uint64_t>(values[2])};
 }
 
-/// Sums of `loss` and `tokens` over the data axes, in fp64 (exact for token counts).
-std::pair<double, std::int64_t> sum_over_data(double loss, std::int64_t tokens, const Comm& data) {
-  at::Tensor sums = at::empty({2}, at::kDouble);
-  auto* values = sums.mutable_data_ptr<double>();
-  values[0] = loss;
-  values[1] = static_cast<double>(tokens);
-  data.all_reduce(sums).wait();
-  return {values[0], static_cast<std::int64_t>(values[1])};
+/// Sum of `loss` over the data axes.
+double sum_over_data(double loss, const Comm& data) {
+  at::Tensor sum = at::full({1}, loss, at::kDouble);
+  data.all_reduce(sum).wait();
+  return sum.item<double>();
 }
 
 /// NaNs lose their sign, which means nothing and would be printed.
@@ -160,7 +156,7 @@ StepReport Trainer::step() {
 
   tell("update");
   const double mine = poisoned ? std::nan("") : loss_sum.item<double>();
-  const double loss = sum_over_data(mine, 0, data).first;
+  const double loss = sum_over_data(mine, data);
   report.loss = unsigned_nan(loss / static_cast<double>(totals.labelled));
   report.grad_norm = unsigned_nan(
       global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context));
@@ -220,30 +216,9 @@ EvalReport Trainer::evaluate() {
         ErrorKind::internal,
         "no-eval-data",
         "evaluation was asked for without data.eval");
-  const Stopwatch watch;
   tell("evaluation");
-  const Mesh& mesh = parts_.context.mesh();
-  const EvalPlan plan(parts_.eval_data->size(),
-                      parts_.config.eval.micro_batch_size,
-                      {mesh.index(data_axes()), mesh.size(data_axes())},
-                      parts_.config.eval.max_batches.value_or(0));
-  double loss = 0;
-  std::int64_t tokens = 0;
-  for (std::int64_t k = 0; k < plan.num_batches(); ++k) {
-    Batch batch = parts_.eval_data->read(plan.indices(k));
-    batch.training = false;
-    batch.step = state_.step;
-    loss += parts_.stage->evaluate(batch).loss_sum.item<double>();
-    tokens += at::ne(batch.at("labels"), kIgnoreLabel).sum().item<std::int64_t>();
-  }
-  const auto [all_loss, all_tokens] = sum_over_data(loss, tokens, parts_.context.comm(data_axes()));
-  check(all_tokens > 0, ErrorKind::data, "no-labels", "the evaluation set has no labelled token");
-  const EvalReport report{.step = state_.step,
-                          .loss = all_loss / static_cast<double>(all_tokens),
-                          .tokens = all_tokens,
-                          .samples = plan.covered(),
-                          .num_batches = plan.num_batches(),
-                          .seconds = watch.seconds()};
+  const EvalReport report = colossal::evaluate(
+      *parts_.stage, *parts_.eval_data, parts_.config.eval, parts_.context, state_.step);
   add_side_seconds(report.seconds);
   for (const std::unique_ptr<Hook>& hook : hooks_) {
     hook->on_eval(*this, report);

@@ -4,13 +4,12 @@
 #include "checkpoint/checkpoint.hpp"
 #include "config/config.hpp"
 #include "data/loader.hpp"
-#include "memory/chunk_store.hpp"
 #include "mesh/context.hpp"
-#include "nn/block.hpp"
-#include "nn/layers.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
-#include "train/stage.hpp"
+#include "train/data.hpp"
+#include "train/evaluate.hpp"
+#include "train/model.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -36,16 +35,6 @@ struct StepReport {
   double data_seconds = 0;  ///< this rank: waiting for the loader
 };
 
-/// Facts of one evaluation, equal on all ranks but for the seconds.
-struct EvalReport {
-  std::int64_t step = 0;
-  double loss = 0;
-  std::int64_t tokens = 0;
-  std::int64_t samples = 0;
-  std::int64_t num_batches = 0;
-  double seconds = 0;
-};
-
 class Trainer;
 
 /// Something that happens beside training. Called on every rank in the same order; may communicate.
@@ -58,20 +47,16 @@ class Hook {
   virtual void on_end(Trainer&) {}
 };
 
-/// Everything a run owns, in order of construction. Built by build().
-struct TrainerParts {
+/// Everything a run owns beside its model. Built by build().
+struct TrainerParts : LiveModel {
   TrainerParts(const Config& run, const ParallelContext& ranks) : config(run), context(ranks) {}
 
   const Config& config;
   const ParallelContext& context;
-  std::unique_ptr<LayerFactory> layers;
-  std::vector<std::unique_ptr<Block>> blocks;
   std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<ChunkStore> store;
   std::vector<ParamGroup> groups;
-  std::unique_ptr<BlockStage> stage;
-  std::unique_ptr<Dataset> train_data;
-  std::unique_ptr<Dataset> eval_data;  ///< may be null
+  std::shared_ptr<const Dataset> train_data;
+  std::shared_ptr<const Dataset> eval_data;  ///< may be null
   std::unique_ptr<Loader> loader;
   std::unique_ptr<Scheduler> scheduler;
   std::int64_t total_steps = 0;
@@ -89,8 +74,7 @@ class Trainer {
 
   /// Runs until total_steps. Returns the final state.
   RunState run();
-  /// One pass over the evaluation set; every rank gets the same report and calls on_eval of all
-  /// hooks.
+  /// One pass over the evaluation set, as evaluate(); every rank calls on_eval of all hooks.
   EvalReport evaluate();
 
   /// Masters and optimizer states of all parameters as checkpoint records (views of live memory).
@@ -128,11 +112,14 @@ class Trainer {
 /// inter-op thread. Call before the first tensor operation.
 void set_threads(const RunConfig& run, int local_world_size);
 
-/// True if any evaluation can be asked for, so that the evaluation set must exist.
-[[nodiscard]] bool evaluates(const Config& config);
+/// Builds all parts of a run on `data` at position `state` (fresh: default RunState). Allocates and
+/// initialises parameters; loads nothing. Errors: config; data "data-too-small"; memory.
+[[nodiscard]] TrainerParts build(const Config& config,
+                                 const ParallelContext& context,
+                                 const RunState& state,
+                                 OpenedData data);
 
-/// Builds all parts of a run at position `state` (fresh: default RunState). Allocates and
-/// initialises parameters; loads nothing. Errors: config, data.
+/// The same on the configuration's own data. Errors: those of open_data(), too.
 [[nodiscard]] TrainerParts build(const Config& config,
                                  const ParallelContext& context,
                                  const RunState& state);

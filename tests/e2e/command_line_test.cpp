@@ -51,6 +51,8 @@ TEST_CASE("wrong words end with exit code 2 and the nearest right one", "[cli]")
       {{"train", config, "--nproc", "0"}, "bad-nproc", "'0'"},
       {{"plan", config, "--format", "xml"}, "usage", "xml"},
       {{"plan", config, "--world-size", "-1"}, "usage", "--world-size"},
+      {{"plan", config, "--world-size", "0"}, "usage", "'0' is no number of processes"},
+      {{"validate", config, "--world-size", "2x"}, "usage", "'2x' is no number of processes"},
       {{"-q", "-v", "plan", config}, "usage", "-q and -v"},
       {{"train", config, "--overwrite", "--resume", "auto"}, "overwrite-resume", "--resume auto"},
   };

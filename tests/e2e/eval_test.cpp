@@ -1,10 +1,32 @@
 // Does `eval` tell the same as evaluation during training, on any number of processes?
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/detail/manifest.hpp"
+#include "checkpoint/detail/rank_file.hpp"
 #include "e2e/program.hpp"
 
 #include <cmath>
 
 using namespace colossal::test;
 namespace fs = std::filesystem;
+
+namespace {
+
+/// Writes a checkpoint of one rank again without its optimizer state.
+void drop_optimizer(const fs::path& checkpoint) {
+  const colossal::detail::Manifest manifest = colossal::detail::read_manifest(checkpoint);
+  colossal::detail::BoxReader reader(checkpoint, manifest);
+  std::vector<colossal::TensorRecord> weights;
+  for (const colossal::detail::StoredTensor& tensor : manifest.tensors) {
+    if (tensor.name.starts_with("model/")) {
+      const colossal::Shape zeros(tensor.global.size(), 0);
+      const at::Tensor values = reader.read(tensor, tensor.boxes.front()).view(tensor.global);
+      weights.push_back({tensor.name, tensor.global, values, {{zeros, zeros, tensor.global}}});
+    }
+  }
+  save_checkpoint(checkpoint.parent_path(), manifest.state, weights, colossal::Comm(), {});
+}
+
+}  // namespace
 
 TEST_CASE("eval equals the evaluation at the end of training", "[eval]") {
   const TempDir folder;
@@ -48,6 +70,82 @@ TEST_CASE("eval refuses what it cannot evaluate", "[eval]") {
   const Outcome unknown =
       run_expecting(3, {"eval", "--checkpoint", run_dir.string(), "--set", "eval.batches=1"});
   CHECK(count(unknown.err, "[unknown-key]") == 1);
+}
+
+TEST_CASE("eval needs weights and evaluation data, nothing else of the run", "[eval]") {
+  const TempDir folder;
+  const fs::path config = folder.path() / "text.yaml";
+  write_file(folder.path() / "train.txt", std::string(1000, 'a'));
+  write_file(folder.path() / "eval.txt", "aaaaaaaaaabbbbbbbbbb" + std::string(300, 'a'));
+  write_file(config, read_file(data_file("text.yaml")));
+  const fs::path run_dir = folder.path() / "run";
+  run_expecting(0,
+                {"train",
+                 config.string(),
+                 "--output-dir",
+                 run_dir.string(),
+                 "--set",
+                 "data.eval=[" + (folder.path() / "eval.txt").string() + "]"});
+  const Json trained = records(run_dir, "eval").at(2);
+  fs::remove(folder.path() / "train.txt");
+  fs::remove(config);
+  drop_optimizer(run_dir / "checkpoints" / "step-00000002");
+  const Outcome listed = run_expecting(0, {"inspect", run_dir.string(), "--tensors"});
+  REQUIRE(count(listed.out, "optim/") == 0);
+  for (const char* processes : {"1", "2"}) {
+    const Json result = last_line(
+        run_expecting(0, {"eval", "--checkpoint", run_dir.string(), "--nproc", processes}));
+    const auto loss = result.at("loss").get<double>();
+    CHECK(std::abs(loss - trained.at("loss").get<double>()) <= 1e-6 * loss);
+    CHECK(result.at("tokens") == trained.at("tokens"));
+  }
+}
+
+TEST_CASE("eval and inspect say the same about damaged checkpoints, and nothing of train",
+          "[eval]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  run_expecting(0, train_tiny(run_dir));
+  const auto newest = run_dir / "checkpoints" / "step-00000012";
+  const auto older = run_dir / "checkpoints" / "step-00000006";
+  const std::vector<Arguments> commands = {{"eval", "--checkpoint", run_dir.string()},
+                                           {"inspect", run_dir.string()}};
+  const auto require = [&](const std::string& id, const std::string& part) {
+    std::vector<std::string> texts;
+    for (const Arguments& arguments : commands) {
+      texts.push_back(run_expecting(5, arguments).err);
+    }
+    INFO(texts.front());
+    CHECK(count(texts.front(), "[" + id + "]") == 1);
+    CHECK(count(texts.front(), part) >= 1);
+    CHECK(count(texts.front(), "--overwrite") == 0);
+    CHECK(texts.front() == texts.back());
+  };
+  fs::remove(newest / "rank-0000.h5");
+  require("checkpoint-incomplete", "name the newest complete one, " + older.string());
+  fs::remove(older / "manifest.json");
+  require("checkpoint-damaged", older.string() + ": ");
+}
+
+TEST_CASE("a stored configuration that this program cannot read is the checkpoint's fault",
+          "[eval]") {
+  const TempDir folder;
+  run_expecting(0, train_tiny(folder.path()));
+  const fs::path checkpoint = folder.path() / "checkpoints" / "step-00000012";
+  colossal::detail::Manifest manifest = colossal::detail::read_manifest(checkpoint);
+  manifest.state.config_yaml += "invention: {of: the future}\n";
+  write_file(checkpoint / "manifest.json", colossal::detail::to_text(manifest));
+  const Outcome evaluated = run_expecting(5, {"eval", "--checkpoint", checkpoint.string()});
+  CHECK(count(evaluated.err, "[checkpoint-config]") == 1);
+  CHECK(count(evaluated.err, "`invention` is not a key") == 1);
+  for (const char* processes : {"1", "2"}) {
+    const Outcome resumed = run_expecting(
+        5, train_tiny(folder.path(), {"--set", "train.steps=14", "--nproc", processes}));
+    CHECK(count(resumed.err, "[checkpoint-config]") == 1);
+  }
+  // With a configuration of one's own the weights are still of use.
+  run_expecting(0,
+                {"eval", "--checkpoint", checkpoint.string(), "--config", data_file("tiny.yaml")});
 }
 
 TEST_CASE("inspect describes and verifies what train wrote", "[eval]") {

@@ -149,6 +149,30 @@ TEST_CASE("another batch needs --allow", "[resume]") {
   run_expecting(0, train_tiny(folder.path(), allowed));
 }
 
+TEST_CASE("data that moved are the same data", "[resume]") {
+  const TempDir folder;
+  const fs::path config = folder.path() / "text.yaml";
+  write_file(config, read_file(data_file("text.yaml")));
+  write_file(folder.path() / "train.txt", std::string(500, 'a') + std::string(500, 'b'));
+  Arguments train = {"train",
+                     config.string(),
+                     "--output-dir",
+                     (folder.path() / "run").string(),
+                     "--set",
+                     "checkpoint.every_steps=1"};
+  run_expecting(0, train);
+  fs::remove_all(checkpoint(folder.path() / "run", 2));
+  const fs::path moved = folder.path() / "elsewhere" / "other-name.txt";
+  fs::create_directories(moved.parent_path());
+  fs::rename(folder.path() / "train.txt", moved);
+  train.insert(train.end(), {"--set", "data.train=[" + moved.string() + "]"});
+  const Outcome outcome = run_expecting(0, train);
+  CHECK(last_line(outcome).at("step") == 2);
+  CHECK(count(outcome.err, "data.train") == 1);  // in the table of differences
+  CHECK(count(outcome.err, "free to change") == 1);
+  CHECK(count(outcome.err, "data.fingerprint") == 0);
+}
+
 TEST_CASE("data that changed under a run need --allow", "[resume]") {
   const TempDir folder;
   write_file(folder.path() / "text.yaml", read_file(data_file("text.yaml")));

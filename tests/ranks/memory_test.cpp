@@ -5,6 +5,7 @@
 #include "optim/optimizer.hpp"
 #include "support/close.hpp"
 #include "support/ranks.hpp"
+#include "unit/memory/memory_helpers.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -22,16 +23,7 @@ namespace {
 constexpr int kBlocks = 3;
 constexpr int kSamples = 8;  // of a global batch
 
-ParamSpec spec_of(std::string name, Shape shape, std::string tied_to = "") {
-  ParamSpec spec;
-  spec.name = std::move(name);
-  spec.shape = shape;
-  spec.padded = std::move(shape);
-  spec.layout.replicated = data_axes() | axes({Axis::sp});
-  spec.init = {.kind = InitSpec::Kind::normal, .std = 0.5};
-  spec.tied_to = std::move(tied_to);
-  return spec;
-}
+using test::spec_of;
 
 Config config_of(int num_ranks) {
   Config config;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+using colossal::nearest;
 using namespace colossal::detail;
 
 namespace {

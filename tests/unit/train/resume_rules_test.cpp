@@ -96,7 +96,7 @@ TEST_CASE("damaged checkpoints are passed over, never forgotten", "[resume_rules
   saved.save(2);
   saved.save(4);
   saved.damage(4);
-  const ResumeChoice choice = choose_resume({"auto", saved.root()});
+  const CheckpointChoice choice = choose_resume({"auto", saved.root()});
   CHECK(choice.candidates.front().step == 2);
   REQUIRE(choice.damaged.size() == 1);
   CHECK(choice.damaged.front().step == 4);
@@ -116,6 +116,8 @@ TEST_CASE("a path names one checkpoint and never mixes with others", "[resume_ru
   CHECK(source.choose(source.path(4).string()) == std::vector<std::int64_t>{4});
   CHECK(source.refusal(source.path(2).string()) == "3 output-exists");
   CHECK(empty.refusal(empty.root().string()) == "5 checkpoint-none");
+  CHECK(empty.refusal(source.path(3).string()) == "5 checkpoint-incomplete");
+  CHECK(source.refusal(source.path(3).string()) == "5 checkpoint-incomplete");
 }
 
 TEST_CASE("equal configurations need no table", "[resume_rules]") {

@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "support/catch.hpp"
 #include "train/environment.hpp"
+#include "train/foreign.hpp"
 #include "train/summary.hpp"
 
 #include <new>

@@ -56,7 +56,7 @@ bool contains(const std::string& text, const std::string& part) {
 /// A data set whose labels are all ignored.
 class Unlabelled : public Dataset {
  public:
-  explicit Unlabelled(std::unique_ptr<Dataset> inner) : inner_(std::move(inner)) {}
+  explicit Unlabelled(std::shared_ptr<const Dataset> inner) : inner_(std::move(inner)) {}
   [[nodiscard]] std::int64_t size() const override { return inner_->size(); }
   [[nodiscard]] Batch read(std::span<const std::int64_t> indices) const override {
     Batch batch = inner_->read(indices);
@@ -68,7 +68,7 @@ class Unlabelled : public Dataset {
   [[nodiscard]] std::string summary() const override { return "unlabelled"; }
 
  private:
-  std::unique_ptr<Dataset> inner_;
+  std::shared_ptr<const Dataset> inner_;
 };
 
 }  // namespace
@@ -223,7 +223,7 @@ TEST_CASE("a batch without labels is a data error", "[trainer]") {
   const ParallelContext context(config);
   TrainerParts parts = build(config, context, {});
   parts.loader.reset();
-  parts.train_data = std::make_unique<Unlabelled>(std::move(parts.train_data));
+  parts.train_data = std::make_shared<Unlabelled>(std::move(parts.train_data));
   const LoaderSpec spec{.global_batch = 16, .micro_batch = 16, .num_micro_batches = 1};
   parts.loader = std::make_unique<Loader>(*parts.train_data, spec, DataShard{}, LoaderState{});
   Trainer trainer(std::move(parts), {});
@@ -281,7 +281,7 @@ TEST_CASE("an evaluation set without labels is a data error", "[trainer]") {
   config.eval.at_start = true;
   const ParallelContext context(config);
   TrainerParts parts = build(config, context, {});
-  parts.eval_data = std::make_unique<Unlabelled>(std::move(parts.eval_data));
+  parts.eval_data = std::make_shared<Unlabelled>(std::move(parts.eval_data));
   Trainer trainer(std::move(parts), {});
   try {
     trainer.evaluate();

@@ -1,0 +1,46 @@
+// How is an evaluation set visited? Batch by batch without graphs, the sums reduced once at the
+// end.
+#include "train/evaluate.hpp"
+
+#include "core/error.hpp"
+#include "data/loader.hpp"
+#include "train/stopwatch.hpp"
+
+#include <ATen/ops/ne.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
+
+namespace colossal {
+
+EvalReport evaluate(BlockStage& stage,
+                    const Dataset& data,
+                    const EvalConfig& config,
+                    const ParallelContext& context,
+                    std::int64_t step) {
+  const Stopwatch watch;
+  const Mesh& mesh = context.mesh();
+  const EvalPlan plan(data.size(),
+                      config.micro_batch_size,
+                      {mesh.index(data_axes()), mesh.size(data_axes())},
+                      config.max_batches.value_or(0));
+  at::Tensor sums = at::zeros({2}, at::kDouble);  // exact for counts of tokens
+  auto* const loss = sums.mutable_data_ptr<double>();
+  auto* const tokens = loss + 1;
+  for (std::int64_t k = 0; k < plan.num_batches(); ++k) {
+    Batch batch = data.read(plan.indices(k));
+    batch.training = false;
+    batch.step = step;
+    *loss += stage.evaluate(batch).loss_sum.item<double>();
+    *tokens += at::ne(batch.at("labels"), kIgnoreLabel).sum().item<double>();
+  }
+  context.comm(data_axes()).all_reduce(sums).wait();
+  check(*tokens > 0, ErrorKind::data, "no-labels", "the evaluation set has no labelled token");
+  return {.step = step,
+          .loss = *loss / *tokens,
+          .tokens = static_cast<std::int64_t>(*tokens),
+          .samples = plan.covered(),
+          .num_batches = plan.num_batches(),
+          .seconds = watch.seconds()};
+}
+
+}  // namespace colossal
