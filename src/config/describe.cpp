@@ -102,12 +102,14 @@ void describe(Visitor& v, OptimizerGroup& c) {
 void describe(Visitor& v, OptimizerConfig& c) {
   v.field("type", c.type, {.help = "update rule", .required = true, .resume = kMustMatch});
   v.field("lr", c.lr, {.help = "peak learning rate", .range = above(0), .required = true, .resume = kNoted});
-  v.field("weight_decay", c.weight_decay, {.help = "decoupled weight decay", .range = at_least(0), .resume = kNoted});
+  v.field("weight_decay", c.weight_decay, {.help = "weight decay: decoupled from the gradient with adamw, added to it (L2) with adam and sgd", .range = at_least(0), .resume = kNoted});
   v.field("no_decay", c.no_decay, {.help = "globs on names of parameters without weight decay", .resume = kNoted});
-  v.field("betas", c.betas, {.help = "decay rates of the two moments", .range = kFraction, .length = 2, .resume = kNoted});
-  v.field("eps", c.eps, {.help = "added to the root of the second moment", .range = at_least(0), .resume = kNoted});
-  v.field("eps_inside_sqrt", c.eps_inside_sqrt, {.help = "add eps under the root", .resume = kNoted});
-  v.field("bias_correction", c.bias_correction, {.help = "divide the moments by 1 - beta^t", .resume = kNoted});
+  v.field("betas", c.betas, {.help = "decay rates of the two moments", .range = kFraction, .variant = "adamw adam", .length = 2, .resume = kNoted});
+  v.field("eps", c.eps, {.help = "added to the root of the second moment", .range = at_least(0), .variant = "adamw adam", .resume = kNoted});
+  v.field("eps_inside_sqrt", c.eps_inside_sqrt, {.help = "add eps under the root", .variant = "adamw adam", .resume = kNoted});
+  v.field("bias_correction", c.bias_correction, {.help = "divide the moments by 1 - beta^t", .variant = "adamw adam", .resume = kNoted});
+  v.field("momentum", c.momentum, {.help = "share of the last step that goes on; 0: none, and no state is kept", .range = kFraction, .variant = "sgd", .resume = kNoted});
+  v.field("nesterov", c.nesterov, {.help = "look ahead along the momentum (Nesterov)", .variant = "sgd", .resume = kNoted});
   v.list("groups", c.groups, {.help = "parameters with their own rate or weight decay", .resume = kNoted});
 }
 

@@ -30,7 +30,8 @@ inline constexpr std::array<std::string_view, 2> kWords<Precision> = {"fp64", "f
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<NonFinite> = {"stop", "skip"};
 template <>
-inline constexpr std::array<std::string_view, 1> kWords<OptimizerType> = {"adamw"};
+inline constexpr std::array<std::string_view, 3> kWords<OptimizerType> = {
+    "adamw", "adam", "sgd"};
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<SchedulerType> = {"constant", "cosine"};
 template <>

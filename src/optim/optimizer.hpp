@@ -52,7 +52,8 @@ struct UnusedPattern {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// Names of the states kept per master element ("exp_avg", "exp_avg_sq").
+  /// Names of the states kept per master element ("exp_avg", "exp_avg_sq"); may be
+  /// none.
   [[nodiscard]] virtual std::vector<std::string_view> states() const = 0;
   /// Updates masters and states in place. `groups` is indexed by Segment::param.
   virtual void step(std::span<FlatShard> shards,
@@ -60,7 +61,7 @@ class Optimizer {
                     const StepInfo& info) = 0;
 };
 
-/// Table by optimizer.type: adamw.
+/// Table by optimizer.type: adamw, adam, sgd.
 [[nodiscard]] const Registry<Optimizer, const OptimizerConfig&>& optimizers();
 
 }  // namespace colossal

@@ -1,12 +1,13 @@
 // Which optimizers exist? One line each.
-#include "optim/adamw.hpp"
+#include "optim/adam.hpp"
 #include "optim/optimizer.hpp"
+#include "optim/sgd.hpp"
 
 namespace colossal {
 
 const Registry<Optimizer, const OptimizerConfig&>& optimizers() {
-  static const Registry<Optimizer, const OptimizerConfig&> table("optimizer.type",
-                                                                 {{"adamw", make_adamw}});
+  static const Registry<Optimizer, const OptimizerConfig&> table(
+      "optimizer.type", {{"adamw", make_adamw}, {"adam", make_adam}, {"sgd", make_sgd}});
   return table;
 }
 

@@ -39,12 +39,13 @@ void warmup_fits_run(const RuleInput& in) {
 
 void rate_is_plausible(const RuleInput& in) {
   const double lr = in.config.optimizer.lr;
-  if (lr <= 1) {
+  // A step of sgd is as long as the gradient is: no rate is implausible by itself.
+  if (lr <= 1 || in.config.optimizer.type == OptimizerType::sgd) {
     return;
   }
   Diagnostic& warning =
       in.warning("lr-too-large", "optimizer.lr", fmt::format("optimizer.lr {} is very large", lr));
-  warning.why = "one adamw step moves every weight by about lr";
+  warning.why = "one step moves every weight by about lr";
   warning.fix = "usual values are 1e-5 to 1e-2";
 }
 

@@ -60,8 +60,18 @@ void warmup_start_has_warmup(const RuleInput& in) {
   }
 }
 
-constexpr std::array<Rule, 4> kRules = {
-    evaluation_has_data, batches_limit_an_evaluation, skips_are_counted, warmup_start_has_warmup};
+void nesterov_has_momentum(const RuleInput& in) {
+  const OptimizerConfig& optimizer = in.config.optimizer;
+  if (optimizer.type == OptimizerType::sgd && optimizer.nesterov && optimizer.momentum == 0) {
+    report_unused(in, "optimizer.nesterov", "optimizer.momentum", "there is no momentum");
+  }
+}
+
+constexpr std::array<Rule, 5> kRules = {evaluation_has_data,
+                                        batches_limit_an_evaluation,
+                                        skips_are_counted,
+                                        warmup_start_has_warmup,
+                                        nesterov_has_momentum};
 
 }  // namespace
 

@@ -1,25 +1,26 @@
-// Does AdamW equal its golden values and a step-by-step reference, in every variant and at odd
-// sizes?
-#include "optim/adamw.hpp"
+// Do Adam and AdamW equal their golden values and a step-by-step reference, in every variant and at
+// odd sizes?
+#include "optim/adam.hpp"
 
 #include "core/error.hpp"
+#include "optim_helpers.hpp"
 #include "support/catch.hpp"
 #include "support/close.hpp"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <cmath>
-#include <limits>
+#include <memory>
 #include <vector>
 
 namespace colossal {
 namespace {
 
+using test::noise;
 using test::require_close;
+using Make = std::unique_ptr<Optimizer> (*)(const OptimizerConfig&);
 
 /// Settings of the golden table: wd 0.1, betas (0.9, 0.999), eps 1e-8.
 OptimizerConfig golden_config() {
@@ -29,25 +30,12 @@ OptimizerConfig golden_config() {
 }
 
 FlatShard shard_of(const at::Tensor& master) {
-  FlatShard shard;
-  shard.master = master.clone();
-  shard.grad = at::zeros_like(master);
-  shard.state["exp_avg"] = at::zeros_like(master);
-  shard.state["exp_avg_sq"] = at::zeros_like(master);
-  shard.segments = {{.param = 0, .begin = 0, .end = master.numel(), .offset = 0}};
-  return shard;
-}
-
-at::Tensor noise(std::int64_t count, int seed, at::ScalarType dtype) {
-  at::Tensor values = at::empty({count}, at::kDouble);
-  for (std::int64_t i = 0; i < count; ++i) {
-    values.data_ptr<double>()[i] = std::sin(0.37 * static_cast<double>(i * (seed + 2)) + seed);
-  }
-  return values.to(dtype);
+  return test::shard_of(master, {"exp_avg", "exp_avg_sq"});
 }
 
 /// The update written as whole-tensor expressions in the order of the formula.
 void reference_step(FlatShard& shard,
+                    Make make,
                     const OptimizerConfig& config,
                     const ParamGroup& group,
                     const StepInfo& info) {
@@ -55,64 +43,58 @@ void reference_step(FlatShard& shard,
   const double c1 = config.bias_correction ? 1 - std::pow(config.betas[0], t) : 1;
   const double c2 = config.bias_correction ? 1 - std::pow(config.betas[1], t) : 1;
   const double lr = info.lr * group.lr_scale;
-  const at::Tensor g = shard.grad * info.grad_factor;
+  const double l2 = make == make_adam ? group.weight_decay : 0;
+  const double decoupled = make == make_adamw ? group.weight_decay : 0;
+  const at::Tensor g = shard.grad * info.grad_factor + shard.master * l2;
   at::Tensor& m = shard.state["exp_avg"];
   at::Tensor& v = shard.state["exp_avg_sq"];
   m = m * config.betas[0] + g * (1 - config.betas[0]);
   v = v * config.betas[1] + g * g * (1 - config.betas[1]);
   const at::Tensor size =
       config.eps_inside_sqrt ? at::sqrt(v / c2 + config.eps) : at::sqrt(v / c2) + config.eps;
-  shard.master = shard.master - (m / c1 / size + shard.master * group.weight_decay) * lr;
+  shard.master = shard.master - (m / c1 / size + shard.master * decoupled) * lr;
 }
 
-TEST_CASE("AdamW equals the golden table after one and three steps", "[optim]") {
-  const auto optimizer = optimizers().make("adamw", golden_config());
-  std::vector<FlatShard> shards = {shard_of(at::tensor({0.5, -0.25, 1.0, 2.0}, at::kDouble))};
-  const std::vector<at::Tensor> grads = {at::tensor({.1, -.2, .3, .4}, at::kDouble),
-                                         at::tensor({.2, .1, -.3, 0.}, at::kDouble),
-                                         at::tensor({-.1, .05, .2, .1}, at::kDouble)};
-  const std::vector<ParamGroup> groups = {{.lr_scale = 1, .weight_decay = 0.1}};
-  for (std::int64_t step = 0; step < 3; ++step) {
-    shards[0].grad.copy_(grads[static_cast<std::size_t>(step)]);
-    optimizer->step(shards, groups, {.step = step, .lr = 0.01});
-    if (step == 0) {
-      require_close(at::tensor({.4895000010, -.2397500005, .9890000003, 1.9880000003}, at::kDouble),
-                    shards[0].master,
-                    1e-9,
-                    "after step 1");
+TEST_CASE("Adam and AdamW equal the golden table after one and three steps", "[optim]") {
+  test::check_golden(*optimizers().make("adamw", golden_config()),
+                     {.4895000010, -.2397500005, .9890000003, 1.9880000003},
+                     {.4746784299, -.2359961448, .9851911497, 1.9707566720});
+  test::check_golden(*optimizers().make("adam", golden_config()),
+                     {.4900000007, -.2400000004, .9900000003, 1.9900000002},
+                     {.4738131192, -.2336943515, .9821081810, 1.9724859455});
+}
+
+void check_variant(Make make, const OptimizerConfig& config, at::ScalarType dtype) {
+  for (const std::int64_t count : {1, 7, 64, 1003, 40001}) {
+    const auto optimizer = make(config);
+    const std::vector<ParamGroup> groups = {{.lr_scale = 0.5, .weight_decay = 0.2}};
+    std::vector<FlatShard> shards = {shard_of(noise(count, 1, dtype))};
+    FlatShard expected = shard_of(noise(count, 1, dtype));
+    for (std::int64_t step = 0; step < 4; ++step) {
+      const StepInfo info = {.step = step, .lr = 0.02, .grad_factor = 0.7};
+      expected.grad = noise(count, static_cast<int>(step) + 3, dtype);
+      shards[0].grad.copy_(expected.grad);
+      optimizer->step(shards, groups, info);
+      reference_step(expected, make, config, groups[0], info);
     }
+    const double tolerance = dtype == at::kDouble ? 1e-13 : 2e-6;
+    require_close(expected.master, shards[0].master, tolerance, "weights");
+    require_close(expected.state["exp_avg"], shards[0].state["exp_avg"], tolerance, "exp_avg");
+    require_close(
+        expected.state["exp_avg_sq"], shards[0].state["exp_avg_sq"], tolerance, "exp_avg_sq");
   }
-  require_close(at::tensor({.4746784299, -.2359961448, .9851911497, 1.9707566720}, at::kDouble),
-                shards[0].master,
-                1e-9,
-                "after step 3");
 }
 
-TEST_CASE("AdamW equals a whole-tensor reference in every variant, dtype and size", "[optim]") {
-  for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
-    for (const std::int64_t count : {1, 7, 64, 1003, 40001}) {
-      for (const int variant : {0, 1, 2, 3}) {
-        OptimizerConfig config = golden_config();
-        config.betas = {0.8, 0.95};
-        config.eps_inside_sqrt = (variant & 1) != 0;
-        config.bias_correction = (variant & 2) == 0;
-        const auto optimizer = make_adamw(config);
-        const std::vector<ParamGroup> groups = {{.lr_scale = 0.5, .weight_decay = 0.2}};
-        std::vector<FlatShard> shards = {shard_of(noise(count, 1, dtype))};
-        FlatShard expected = shard_of(noise(count, 1, dtype));
-        for (std::int64_t step = 0; step < 4; ++step) {
-          const StepInfo info = {.step = step, .lr = 0.02, .grad_factor = 0.7};
-          expected.grad = noise(count, static_cast<int>(step) + 3, dtype);
-          shards[0].grad.copy_(expected.grad);
-          optimizer->step(shards, groups, info);
-          reference_step(expected, config, groups[0], info);
-        }
-        const double tolerance = dtype == at::kDouble ? 1e-13 : 2e-6;
-        require_close(expected.master, shards[0].master, tolerance, "weights");
-        require_close(expected.state["exp_avg"], shards[0].state["exp_avg"], tolerance, "exp_avg");
-        require_close(
-            expected.state["exp_avg_sq"], shards[0].state["exp_avg_sq"], tolerance, "exp_avg_sq");
-      }
+TEST_CASE("Adam and AdamW equal a whole-tensor reference in every variant, dtype and size",
+          "[optim]") {
+  for (const Make make : {make_adamw, make_adam}) {
+    for (const int variant : {0, 1, 2, 3}) {
+      OptimizerConfig config = golden_config();
+      config.betas = {0.8, 0.95};
+      config.eps_inside_sqrt = (variant & 1) != 0;
+      config.bias_correction = (variant & 2) == 0;
+      check_variant(make, config, at::kDouble);
+      check_variant(make, config, at::kFloat);
     }
   }
 }
@@ -135,8 +117,11 @@ TEST_CASE("each segment is updated with its own group; padding stays zero", "[op
     const std::int64_t length = segment.end - segment.begin;
     FlatShard expected = shard_of(start.narrow(0, segment.offset, length));
     expected.grad.copy_(shards[0].grad.narrow(0, segment.offset, length));
-    reference_step(
-        expected, config, groups[static_cast<std::size_t>(segment.param)], {.step = 0, .lr = 0.01});
+    reference_step(expected,
+                   make_adamw,
+                   config,
+                   groups[static_cast<std::size_t>(segment.param)],
+                   {.step = 0, .lr = 0.01});
     require_close(
         expected.master, shards[0].master.narrow(0, segment.offset, length), 1e-12, "segment");
   }
@@ -183,6 +168,7 @@ TEST_CASE("a shard without its states and wrong betas are refused", "[optim]") {
   OptimizerConfig config;
   config.betas = {0.9};
   CHECK_THROWS_WITH(make_adamw(config), "optimizer.betas needs 2 numbers for adamw, it has 1");
+  CHECK_THROWS_WITH(make_adam(config), "optimizer.betas needs 2 numbers for adam, it has 1");
 }
 
 }  // namespace

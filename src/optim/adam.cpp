@@ -1,0 +1,81 @@
+// How do Adam and AdamW turn the settings of a step into the factors of their common loop?
+#include "optim/adam.hpp"
+
+#include "core/error.hpp"
+#include "optim/detail/element_wise.hpp"
+#include "optim/detail/flat_kernels.hpp"
+
+#include <cmath>
+
+namespace colossal {
+namespace {
+
+/// 1 - beta^t without cancellation for beta near 1.
+double bias_factor(double beta, std::int64_t t) {
+  return -std::expm1(static_cast<double>(t) * std::log(beta));
+}
+
+/// Where weight decay acts.
+enum class Decay : std::uint8_t { in_gradient, decoupled };
+
+class AdamRule {
+ public:
+  using Factors = detail::AdamFactors;
+
+  AdamRule(const OptimizerConfig& config, Decay decay) : config_(config), decay_(decay) {
+    check(config_.betas.size() == 2,
+          ErrorKind::config,
+          "betas-count",
+          "optimizer.betas needs 2 numbers for {}, it has {}",
+          decay == Decay::decoupled ? "adamw" : "adam",
+          config_.betas.size());
+  }
+
+  [[nodiscard]] std::vector<std::string_view> states() const { return {"exp_avg", "exp_avg_sq"}; }
+
+  [[nodiscard]] Factors factors(const ParamGroup& group, const StepInfo& info) const {
+    const double lr = info.lr * group.lr_scale;
+    const std::int64_t t = info.step + 1;
+    const double c1 = config_.bias_correction ? bias_factor(config_.betas[0], t) : 1;
+    const double c2 = config_.bias_correction ? bias_factor(config_.betas[1], t) : 1;
+    const bool decoupled = decay_ == Decay::decoupled;
+    return {.beta1 = config_.betas[0],
+            .beta2 = config_.betas[1],
+            .grad = info.grad_factor,
+            .l2 = decoupled ? 0 : group.weight_decay,
+            .shrink = decoupled ? 1 - lr * group.weight_decay : 1,
+            .step = lr / c1,
+            .correction = config_.eps_inside_sqrt ? 1 / c2 : 1 / std::sqrt(c2),
+            .eps = config_.eps,
+            .eps_inside_sqrt = config_.eps_inside_sqrt};
+  }
+
+  template <class T>
+  static void run(T* param,
+                  const std::array<T*, 2>& states,
+                  const T* grad,
+                  std::int64_t count,
+                  const Factors& factors) {
+    detail::adam(param, states[0], states[1], grad, count, factors);
+  }
+
+ private:
+  OptimizerConfig config_;
+  Decay decay_;
+};
+
+std::unique_ptr<Optimizer> make(const OptimizerConfig& config, Decay decay) {
+  return std::make_unique<detail::ElementWise<AdamRule>>(AdamRule(config, decay));
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(const OptimizerConfig& config) {
+  return make(config, Decay::decoupled);
+}
+
+std::unique_ptr<Optimizer> make_adam(const OptimizerConfig& config) {
+  return make(config, Decay::in_gradient);
+}
+
+}  // namespace colossal
