@@ -25,7 +25,8 @@ def check_header(lint, path):
     group_end = -1  # declarations that follow without a blank line belong to the comment above them;
     # so do those that follow "public:" at once: a class of one role is explained by the comment of the class
     for found in cpp.declarations(text):
-        first, last = cpp.line_of(text, found.start), cpp.line_of(text, found.body[1] if found.body else found.end)
+        end = cpp.closing(text, found.end) if found.head.startswith("enum") and text[found.end] == "{" else found.end
+        first, last = cpp.line_of(text, found.start), cpp.line_of(text, found.body[1] if found.body else end)
         above = lines[first - 2].strip() if first > 1 else ""
         if above.startswith("///") or "///<" in lines[last - 1] or above == "public:" or first == group_end + 1:
             group_end = last
