@@ -5,12 +5,16 @@
 #include "core/error.hpp"
 #include "train/data.hpp"
 #include "train/foreign.hpp"
+#include "train/lr_plot.hpp"
 #include "train/plan_report.hpp"
 #include "train/startup.hpp"
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -28,6 +32,18 @@ LoadOptions load_options(const std::vector<std::string>& sets,
     options.world_origin = fmt::format("--world-size {}", *world_size);
   }
   return options;
+}
+
+void write_lr_plot(const std::string& path, const Config& config, std::int64_t total_steps) {
+  std::ofstream file(path);
+  file << lr_plot(config, total_steps);
+  file.close();
+  check(file.good(),
+        ErrorKind::environment,
+        "lr-plot-unwritable",
+        "--lr-plot: cannot write {}: {}\n  fix   name a file in a folder that exists and is yours",
+        path,
+        std::strerror(errno));
 }
 
 int validate_one(const std::string& path, const ValidateOptions& options) {
@@ -118,6 +134,9 @@ int run_plan(const PlanOptions& options) {
   }
   const PlanReport plan =
       data ? plan_with_data(config, *data->train, data->eval.get()) : make_plan(config, 0);
+  if (options.lr_plot) {
+    write_lr_plot(*options.lr_plot, config, plan.total_steps);
+  }
   fmt::print("{}\n", options.json ? to_json(plan) : to_text(plan));
   return 0;
 }

@@ -35,6 +35,7 @@ struct PlanOptions {
   ConfigOptions config;
   std::optional<std::int64_t> world_size;  ///< unset: what parallel.* gives, else 1
   bool json = false;
+  std::optional<std::string> lr_plot;  ///< file for a picture of the learning rate (SVG)
 };
 
 /// Command line of `eval`.

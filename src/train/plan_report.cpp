@@ -5,8 +5,11 @@
 #include "memory/chunk_plan.hpp"
 #include "models/zoo.hpp"
 #include "optim/optimizer.hpp"
+#include "optim/scheduler.hpp"
 #include "train/human.hpp"
 #include "train/model.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
@@ -40,6 +43,12 @@ std::int64_t loader_bytes(const Config& config) {
   return config.data.prefetch * config.train.micro_batch_size * config.data.seq_length * 2 * 8;
 }
 
+/// "lr 0.001: 5 steps of warm-up, then ...".
+std::string schedule_in_words(const Config& config, std::int64_t steps) {
+  const double lr = config.optimizer.lr;
+  return fmt::format("lr {:.4g}: {}", lr, Scheduler(config.scheduler, lr, steps).in_words());
+}
+
 void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_samples) {
   plan.global_batch = config.train.global_batch_size;
   plan.micro_batch = config.train.micro_batch_size;
@@ -49,6 +58,7 @@ void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_sampl
     return;  // an epoch's length is in the data
   }
   plan.total_steps = total_steps(config, train_samples - train_samples % plan.global_batch);
+  plan.schedule = schedule_in_words(config, plan.total_steps);
   const std::int64_t samples = plan.total_steps * plan.global_batch;
   if (config.train.tokens && *config.train.tokens != samples * config.data.seq_length) {
     plan.steps_note = "rounded up from " + thousands(*config.train.tokens) + " tokens";

@@ -31,6 +31,7 @@ struct PlanReport {
   std::int64_t global_batch = 0, micro_batch = 0, accumulation = 0;
   std::int64_t total_steps = 0;  ///< 0: unknown until the data set is read
   std::string steps_note;        ///< how a budget became whole steps; may be empty
+  std::string schedule;          ///< the learning rate in words; empty while total_steps is unknown
   std::int64_t tokens_per_step = 0;
   std::int64_t parameters = 0;
   std::int64_t vocab = 0, padded_vocab = 0;

@@ -89,6 +89,7 @@ std::string to_text(const PlanReport& plan) {
                       plan.micro_batch,
                       plan.accumulation);
   text += steps_line(plan);
+  text += plan.schedule.empty() ? "" : fmt::format("schedule  {}\n", plan.schedule);
   text += fmt::format("model     {} parameters (vocab {} -> {})\n",
                       human_count(static_cast<double>(plan.parameters)),
                       plan.vocab,
@@ -119,6 +120,7 @@ std::string to_json(const PlanReport& plan) {
                                    {"accumulation", plan.accumulation}}},
                                  {"total_steps", plan.total_steps},
                                  {"steps_note", plan.steps_note},
+                                 {"schedule", plan.schedule},
                                  {"tokens_per_step", plan.tokens_per_step},
                                  {"parameters", plan.parameters},
                                  {"vocab", plan.vocab},
