@@ -1,5 +1,6 @@
-// How long is a run in optimizer steps, and how large is the padded vocabulary?
+// How long are a run and its warm-up in optimizer steps, and how large is the padded vocabulary?
 #include "config/config.hpp"
+#include "config/schedule.hpp"
 #include "core/error.hpp"
 
 #include <cmath>
@@ -39,6 +40,25 @@ std::int64_t total_steps(const Config& config, std::int64_t train_samples) {
   // The last incomplete batch of an epoch is dropped.
   const std::int64_t per_epoch = train_samples / train.global_batch_size;
   return static_cast<std::int64_t>(std::ceil(*train.epochs * static_cast<double>(per_epoch)));
+}
+
+std::int64_t warmup_steps(const SchedulerConfig& scheduler, std::int64_t total_steps) {
+  return scheduler.warmup_steps.value_or(
+      std::llround(scheduler.warmup_ratio.value_or(0) * static_cast<double>(total_steps)));
+}
+
+double stable_ratio(const SchedulerConfig& scheduler) {
+  constexpr double kWsd = 0.8;
+  constexpr double kFlatCosine = 0.72;
+  return scheduler.stable_ratio.value_or(scheduler.type == SchedulerType::flat_cosine ? kFlatCosine
+                                                                                      : kWsd);
+}
+
+double wsd_decay_start(const SchedulerConfig& scheduler, std::int64_t total_steps) {
+  const std::int64_t end = scheduler.decay_steps
+                               ? warmup_steps(scheduler, total_steps) + *scheduler.decay_steps
+                               : total_steps;
+  return stable_ratio(scheduler) * static_cast<double>(end);
 }
 
 }  // namespace colossal

@@ -2,6 +2,7 @@
 #include "config/derive.hpp"
 
 #include "config/presets.hpp"
+#include "config/schedule.hpp"
 
 #include <fmt/format.h>
 
@@ -105,6 +106,15 @@ void fill_run(Config& config, Origins& origins, const DeriveInput& input) {
   }
 }
 
+void fill_scheduler(SchedulerConfig& scheduler, Origins& origins) {
+  const bool flat =
+      scheduler.type == SchedulerType::wsd || scheduler.type == SchedulerType::flat_cosine;
+  if (flat && !scheduler.stable_ratio) {
+    scheduler.stable_ratio = stable_ratio(scheduler);
+    origins.derive("scheduler.stable_ratio", "scheduler.type");
+  }
+}
+
 void fill_eval(Config& config, Origins& origins) {
   if (!config.eval.at_end) {
     config.eval.at_end = !config.data.eval.empty();
@@ -137,6 +147,7 @@ void derive(Config& config, Origins& origins, const DeriveInput& input, Report& 
     fill(config.parallel.data, *input.world_size, "parallel.data", "world size", origins);
   }
   derive_batch(config, origins, input, report);
+  fill_scheduler(config.scheduler, origins);
   fill_eval(config, origins);
 }
 

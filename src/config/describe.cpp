@@ -15,6 +15,12 @@ constexpr Range kSize = between(1, 1e9);
 constexpr Range kFraction = below(0, 1);
 constexpr std::array<std::string_view, 4> kBudgets = {"steps", "epochs", "tokens", "samples"};
 constexpr std::array<std::string_view, 2> kWarmups = {"warmup_steps", "warmup_ratio"};
+/// Schedules with a warm-up, with a decay that ends, and with a lowest rate.
+constexpr std::string_view kWarm =
+    "constant linear cosine polynomial step multistep inverse_sqrt wsd flat_cosine";
+constexpr std::string_view kEnding = "linear cosine polynomial wsd flat_cosine";
+constexpr std::string_view kFloored =
+    "linear cosine polynomial step multistep inverse_sqrt wsd flat_cosine";
 constexpr std::array<std::string_view, 3> kResumeWords = {"auto", "never", "require"};
 
 }  // namespace
@@ -114,13 +120,19 @@ void describe(Visitor& v, OptimizerConfig& c) {
 }
 
 void describe(Visitor& v, SchedulerConfig& c) {
-  v.field("type", c.type, {.help = "shape of the learning rate after warm-up", .resume = kNoted});
-  v.field("warmup_steps", c.warmup_steps, {.help = "steps of linear warm-up", .form = Form::count, .range = at_least(0), .resume = kNoted});
-  v.field("warmup_ratio", c.warmup_ratio, {.help = "warm-up as a share of the run", .range = kFraction, .resume = kNoted});
+  v.field("type", c.type, {.help = "shape of the learning rate after warm-up; one_cycle rises and falls by itself and moves the momentum too", .resume = kNoted});
+  v.field("warmup_steps", c.warmup_steps, {.help = "steps of linear warm-up", .form = Form::count, .range = at_least(0), .variant = kWarm, .resume = kNoted});
+  v.field("warmup_ratio", c.warmup_ratio, {.help = "warm-up as a share of the run", .range = kFraction, .variant = kWarm, .resume = kNoted});
   v.one_of(kWarmups, false);
-  v.field("warmup_start", c.warmup_start, {.help = "share of lr from which warm-up starts", .range = between(0, 1), .resume = kNoted});
-  v.field("decay_steps", c.decay_steps, {.help = "steps of the decay after warm-up", .form = Form::count, .range = at_least(1), .derived = "total steps - warm-up", .variant = "cosine", .resume = kNoted});
-  v.field("min_lr_ratio", c.min_lr_ratio, {.help = "lowest rate as a share of lr", .range = between(0, 1), .variant = "cosine", .resume = kNoted});
+  v.field("warmup_start", c.warmup_start, {.help = "share of lr from which warm-up starts", .range = between(0, 1), .variant = kWarm, .resume = kNoted});
+  v.field("decay_steps", c.decay_steps, {.help = "steps of the decay after warm-up", .form = Form::count, .range = at_least(1), .derived = "total steps - warm-up", .variant = kEnding, .resume = kNoted});
+  v.field("min_lr_ratio", c.min_lr_ratio, {.help = "lowest rate as a share of lr", .range = between(0, 1), .variant = kFloored, .resume = kNoted});
+  v.field("power", c.power, {.help = "exponent of the decay; 1 is linear", .range = above(0), .variant = "polynomial", .resume = kNoted});
+  v.field("step_size", c.step_size, {.help = "steps between two drops", .form = Form::count, .range = at_least(1), .required = true, .variant = "step", .resume = kNoted});
+  v.field("milestones", c.milestones, {.help = "steps of the drops, rising, all after the warm-up", .form = Form::count, .range = at_least(1), .required = true, .variant = "multistep", .resume = kNoted});
+  v.field("gamma", c.gamma, {.help = "factor of each drop", .range = {.min = 0, .max = 1, .min_open = true}, .variant = "step multistep", .resume = kNoted});
+  v.field("stable_ratio", c.stable_ratio, {.help = "share that stays at lr before the decay: of the whole run (wsd), of what follows the warm-up (flat_cosine)", .range = kFraction, .derived = "0.8 (wsd) or 0.72 (flat_cosine)", .variant = "wsd flat_cosine", .resume = kNoted});
+  v.field("decay_shape", c.decay_shape, {.help = "how wsd falls: sqrt is 1 - sqrt(q)", .variant = "wsd", .resume = kNoted});
 }
 
 void describe(Visitor& v, CommConfig& c) {

@@ -30,10 +30,21 @@ inline constexpr std::array<std::string_view, 2> kWords<Precision> = {"fp64", "f
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<NonFinite> = {"stop", "skip"};
 template <>
-inline constexpr std::array<std::string_view, 3> kWords<OptimizerType> = {
-    "adamw", "adam", "sgd"};
+inline constexpr std::array<std::string_view, 3> kWords<OptimizerType> = {"adamw", "adam", "sgd"};
 template <>
-inline constexpr std::array<std::string_view, 2> kWords<SchedulerType> = {"constant", "cosine"};
+inline constexpr std::array<std::string_view, 10> kWords<SchedulerType> = {"constant",
+                                                                           "cosine",
+                                                                           "linear",
+                                                                           "polynomial",
+                                                                           "step",
+                                                                           "multistep",
+                                                                           "inverse_sqrt",
+                                                                           "wsd",
+                                                                           "flat_cosine",
+                                                                           "one_cycle"};
+template <>
+inline constexpr std::array<std::string_view, 4> kWords<DecayShape> = {
+    "linear", "cosine", "sqrt", "exponential"};
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<CommBackend> = {"auto", "gloo"};
 template <>

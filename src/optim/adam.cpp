@@ -36,10 +36,11 @@ class AdamRule {
   [[nodiscard]] Factors factors(const ParamGroup& group, const StepInfo& info) const {
     const double lr = info.lr * group.lr_scale;
     const std::int64_t t = info.step + 1;
-    const double c1 = config_.bias_correction ? bias_factor(config_.betas[0], t) : 1;
+    const double beta1 = info.momentum_or(config_.betas[0]);
+    const double c1 = config_.bias_correction ? bias_factor(beta1, t) : 1;
     const double c2 = config_.bias_correction ? bias_factor(config_.betas[1], t) : 1;
     const bool decoupled = decay_ == Decay::decoupled;
-    return {.beta1 = config_.betas[0],
+    return {.beta1 = beta1,
             .beta2 = config_.betas[1],
             .grad = info.grad_factor,
             .l2 = decoupled ? 0 : group.weight_decay,

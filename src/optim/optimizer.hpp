@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,12 @@ struct StepInfo {
   std::int64_t step = 0;   ///< successful updates before this one (0-based)
   double lr = 0;           ///< scheduled rate
   double grad_factor = 1;  ///< gradients are multiplied by this inside the kernel (clipping)
+  std::optional<double> momentum = {};  ///< scheduled momentum or first beta; unset: its own
+
+  /// What takes the place of the optimizer's `own` momentum or first beta; none (0) stays none.
+  [[nodiscard]] double momentum_or(double own) const {
+    return own == 0 ? 0 : momentum.value_or(own);
+  }
 };
 
 /// Settings of one parameter after groups and no_decay.

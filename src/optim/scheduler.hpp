@@ -3,40 +3,34 @@
 #pragma once
 
 #include "config/config.hpp"
-#include "core/registry.hpp"
+#include "optim/curves.hpp"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 namespace colossal {
 
-/// Shape of the rate after warm-up.
-class Decay {
- public:
-  virtual ~Decay() = default;
-  /// Factor in [0, 1] at progress p in [0, 1] through the decay, before the floor is applied.
-  [[nodiscard]] virtual double factor(double p) const = 0;
-};
-
-/// Table by scheduler.type: constant, cosine.
-[[nodiscard]] const Registry<Decay>& decays();
-
-/// Linear warm-up to the peak, then the decay shape down to the floor.
+/// Linear warm-up to the peak, then the curve of scheduler.type.
 class Scheduler {
  public:
-  /// Errors: config "warmup-too-long" if the warm-up exceeds `total_steps`.
+  /// Errors: config "warmup-too-long" if the warm-up exceeds `total_steps`, and those of curves().
   Scheduler(const SchedulerConfig& config, double lr, std::int64_t total_steps);
-  /// Rate of update k = 0, 1, ...; beyond the end it stays at the floor.
+  /// Rate of update k = 0, 1, ...; defined beyond the end of the run too.
   [[nodiscard]] double lr(std::int64_t k) const;
+  /// Momentum or first beta that update k uses instead of the optimizer's own; only one_cycle has
+  /// one.
+  [[nodiscard]] std::optional<double> momentum(std::int64_t k) const { return curve_->momentum(k); }
   [[nodiscard]] std::int64_t warmup_steps() const noexcept { return warmup_; }
+  /// One line for people: "10 steps of warm-up, then cosine from step 10 to 10% of lr at step 100".
+  [[nodiscard]] std::string in_words() const;
 
  private:
-  std::unique_ptr<Decay> decay_;
   double lr_;
   double start_;
-  double floor_;
   std::int64_t warmup_;
-  std::int64_t decay_steps_;
+  std::unique_ptr<Curve> curve_;
 };
 
 }  // namespace colossal

@@ -19,7 +19,7 @@ class SgdRule {
   }
 
   [[nodiscard]] Factors factors(const ParamGroup& group, const StepInfo& info) const {
-    return {.momentum = config_.momentum,
+    return {.momentum = info.momentum_or(config_.momentum),
             .grad = info.grad_factor,
             .l2 = group.weight_decay,
             .step = info.lr * group.lr_scale,

@@ -178,7 +178,10 @@ void Trainer::update(StepReport& report) {
     report.clipped = factor < 1;
     parts_.optimizer->step(parts_.store->shards(),
                            parts_.groups,
-                           {.step = state_.step, .lr = report.lr, .grad_factor = factor});
+                           {.step = state_.step,
+                            .lr = report.lr,
+                            .grad_factor = factor,
+                            .momentum = parts_.scheduler->momentum(state_.step)});
     parts_.store->publish();
     ++state_.step;
     skipped_in_a_row_ = 0;

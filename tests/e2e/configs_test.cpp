@@ -1,6 +1,8 @@
 // Do all shipped configurations work?
 #include "e2e/program.hpp"
 
+#include <sstream>
+
 using namespace colossal::test;
 namespace fs = std::filesystem;
 
@@ -46,6 +48,23 @@ TEST_CASE("the shipped tiny configurations train", "[configs]") {
                  (folder.path() / "two").string()});
   CHECK(records(folder.path() / "two").rbegin()->first == 20);
   CHECK(records(folder.path() / "two", "eval").contains(20));
+}
+
+TEST_CASE("every line of schedules-cpu.yaml can be moved out of its comment", "[configs]") {
+  const fs::path file = fs::path(COLOSSAL_SOURCE_DIR) / "configs" / "schedules-cpu.yaml";
+  std::istringstream text(read_file(file));
+  int found = 0;
+  for (std::string line; std::getline(text, line);) {
+    const std::size_t colon = line.find(": {");
+    if (line.starts_with("# ") && colon != std::string::npos) {
+      const std::string set = line.substr(2, colon - 2) + "=" + line.substr(colon + 2);
+      INFO(set);
+      const Outcome outcome = run_expecting(0, {"validate", file.string(), "--set", set});
+      CHECK(count(outcome.out, "warning") == 0);
+      ++found;
+    }
+  }
+  CHECK(found == 16);
 }
 
 TEST_CASE("the configuration of the README is the one that the figures belong to", "[configs]") {

@@ -29,7 +29,15 @@ std::vector<Row> rows(const std::filesystem::path& folder) {
   single.config.train.precision = Precision::fp32;
   // The key bias has no true gradient: with a small eps Adam would blow its rounding noise up.
   single.config.optimizer.eps = 1e-3;
-  return {{"synthetic fp64", tiny_gpt()}, {"text fp64", tiny_text_gpt(folder)}, single};
+  Row adam{"adam, wsd", tiny_gpt()};
+  adam.config.optimizer.type = OptimizerType::adam;
+  adam.config.scheduler.type = SchedulerType::wsd;
+  Row sgd{"sgd, one_cycle", tiny_gpt()};
+  sgd.config.optimizer.type = OptimizerType::sgd;
+  sgd.config.optimizer.nesterov = true;
+  sgd.config.scheduler = {};
+  sgd.config.scheduler.type = SchedulerType::one_cycle;
+  return {{"synthetic fp64", tiny_gpt()}, {"text fp64", tiny_text_gpt(folder)}, single, adam, sgd};
 }
 
 void check_same_steps(const Trained& reference, const Trained& run, double tolerance) {
@@ -58,6 +66,29 @@ void check_same_run(const Trained& reference, const Trained& run, double toleran
   }
   CHECK(run.state.step == reference.state.step);
   CHECK(run.state.consumed == reference.state.consumed);
+}
+
+/// Twelve steps of a warm-up of ten: the rate of a step depends on nothing but its number.
+void check_rates(RankContext& ctx) {
+  for (const OptimizerType optimizer : {OptimizerType::adam, OptimizerType::sgd}) {
+    Config config = tiny_gpt();
+    config.model.num_layers = 1;
+    config.train.steps = 12;
+    config.optimizer.type = optimizer;
+    config.scheduler.type = SchedulerType::linear;
+    config.scheduler.warmup_steps = 10;
+    const Scheduler scheduler(config.scheduler, config.optimizer.lr, 12);
+    for (const std::int64_t accumulation : {1, 4}) {
+      INFO("accumulation " << accumulation);
+      const Config spread = split(config, ctx.size(), accumulation);
+      const ParallelContext context(spread, ctx.world());
+      const Trained run = train(spread, context);
+      REQUIRE(run.reports.size() == 12);
+      for (const StepReport& report : run.reports) {
+        CHECK(report.lr == scheduler.lr(report.step - 1));
+      }
+    }
+  }
 }
 
 /// The run on one process, without any collective; rank 0 compares the others with it.
@@ -156,6 +187,18 @@ RANKS_TEST_CASE("training on 2 processes equals training on one", "[equivalence]
 
 RANKS_TEST_CASE("training on 4 processes equals training on one", "[equivalence]", 4) {
   check_all_rows(ctx);
+}
+
+RANKS_TEST_CASE("the rate of a step is the same on 1 process", "[equivalence]", 1) {
+  check_rates(ctx);
+}
+
+RANKS_TEST_CASE("the rate of a step is the same on 2 processes", "[equivalence]", 2) {
+  check_rates(ctx);
+}
+
+RANKS_TEST_CASE("the rate of a step is the same on 4 processes", "[equivalence]", 4) {
+  check_rates(ctx);
 }
 
 RANKS_TEST_CASE("evaluation on 2 processes equals evaluation on one", "[equivalence]", 2) {

@@ -57,12 +57,26 @@ std::optional<std::int64_t> RuleInput::steps() const {
 }
 
 void check_rules(const RuleInput& input) {
-  for (const auto& rules :
-       {run_rules(), mesh_rules(), model_rules(), schedule_rules(), usage_rules()}) {
+  for (const auto& rules : {run_rules(),
+                            mesh_rules(),
+                            model_rules(),
+                            scheduler_rules(),
+                            schedule_rules(),
+                            usage_rules()}) {
     for (const Rule rule : rules) {
       rule(input);
     }
   }
+}
+
+std::string_view budget_key(const TrainConfig& train) {
+  if (train.steps) {
+    return "train.steps";
+  }
+  if (train.epochs) {
+    return "train.epochs";
+  }
+  return train.tokens ? "train.tokens" : "train.samples";
 }
 
 std::string nearest_divisors(std::int64_t number, std::int64_t wanted) {

@@ -46,13 +46,18 @@ using Rule = void (*)(const RuleInput&);
 [[nodiscard]] std::span<const Rule> mesh_rules();
 /// heads-divisible, kv-heads-divisible, seq-too-long, vocab-too-small.
 [[nodiscard]] std::span<const Rule> model_rules();
-/// warmup-too-long, lr-too-large, never-runs, checkpoint-none, tokens-not-multiple.
+/// warmup-too-long, warmup-required, milestones-order, never-runs, unused-section.
+[[nodiscard]] std::span<const Rule> scheduler_rules();
+/// lr-too-large, never-runs, checkpoint-none, tokens-not-multiple.
 [[nodiscard]] std::span<const Rule> schedule_rules();
 /// eval-needs-data, unused-section.
 [[nodiscard]] std::span<const Rule> usage_rules();
 
 /// Runs all rules.
 void check_rules(const RuleInput& input);
+
+/// The key that sets the length of the run.
+[[nodiscard]] std::string_view budget_key(const TrainConfig& train);
 
 /// Up to 8 divisors of `number` nearest to `wanted`, ascending, as "1 | 2 | 4".
 [[nodiscard]] std::string nearest_divisors(std::int64_t number, std::int64_t wanted);

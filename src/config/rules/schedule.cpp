@@ -11,32 +11,6 @@
 namespace colossal::detail {
 namespace {
 
-/// The key that sets the length of the run.
-std::string_view budget_key(const TrainConfig& train) {
-  if (train.steps) {
-    return "train.steps";
-  }
-  if (train.epochs) {
-    return "train.epochs";
-  }
-  return train.tokens ? "train.tokens" : "train.samples";
-}
-
-void warmup_fits_run(const RuleInput& in) {
-  const auto steps = in.steps();
-  const auto& warmup = in.config.scheduler.warmup_steps;
-  if (!steps || !warmup || *warmup <= *steps) {
-    return;
-  }
-  Diagnostic& error =
-      in.error("warmup-too-long",
-               "scheduler.warmup_steps",
-               fmt::format("warmup_steps {} exceeds the {} steps of the run", *warmup, *steps));
-  error.related.push_back(in.with(budget_key(in.config.train)));
-  error.why = "the learning rate would never reach optimizer.lr";
-  error.fix = fmt::format("warmup_steps: {} or less, or warmup_ratio: 0.1", *steps);
-}
-
 void rate_is_plausible(const RuleInput& in) {
   const double lr = in.config.optimizer.lr;
   // A step of sgd is as long as the gradient is: no rate is implausible by itself.
@@ -99,8 +73,8 @@ void budget_is_whole(const RuleInput& in) {
   note.related.push_back(in.with("train.global_batch_size"));
 }
 
-constexpr std::array<Rule, 5> kRules = {
-    warmup_fits_run, rate_is_plausible, evaluation_runs, something_is_saved, budget_is_whole};
+constexpr std::array<Rule, 4> kRules = {
+    rate_is_plausible, evaluation_runs, something_is_saved, budget_is_whole};
 
 }  // namespace
 
@@ -119,8 +93,10 @@ std::vector<Diagnostic> check_length(const Loaded& loaded, std::int64_t steps) {
     origins.set(path, origin);
   }
   const detail::DeriveInput host{.stem = "", .world_size = {}, .world_origin = "", .steps = steps};
-  for (const detail::Rule rule : detail::schedule_rules()) {
-    rule({loaded.config, origins, host, report});
+  for (const auto& rules : {detail::scheduler_rules(), detail::schedule_rules()}) {
+    for (const detail::Rule rule : rules) {
+      rule({loaded.config, origins, host, report});
+    }
   }
   std::erase_if(report.items(), [&](const Diagnostic& found) {
     return std::ranges::any_of(loaded.diagnostics, [&](const Diagnostic& known) {

@@ -18,7 +18,8 @@ namespace colossal::detail {
 ///   Factors                      what is equal for all elements of a group, a plain struct;
 ///   states()                     names of at most two states;
 ///   factors(group, info)         the Factors of one group in one step;
-///   run(param, states, grad, count, factors)   one pass over `count` elements, T = float or double;
+///   run(param, states, grad, count, factors)   one pass over `count` elements, T = float or
+///   double;
 ///                                `states` holds a pointer for each name, in order.
 template <class Rule>
 class ElementWise : public Optimizer {

@@ -13,11 +13,11 @@ namespace {
 
 template <bool kEpsInside, bool kL2, class T>
 COLOSSAL_INLINE void adam_loop(T* __restrict param,
-                                T* __restrict exp_avg,
-                                T* __restrict exp_avg_sq,
-                                const T* __restrict grad,
-                                std::int64_t count,
-                                const AdamFactors& factors) {
+                               T* __restrict exp_avg,
+                               T* __restrict exp_avg_sq,
+                               const T* __restrict grad,
+                               std::int64_t count,
+                               const AdamFactors& factors) {
   const T beta1 = static_cast<T>(factors.beta1);
   const T beta2 = static_cast<T>(factors.beta2);
   const T rest1 = static_cast<T>(1 - factors.beta1);
@@ -145,11 +145,8 @@ void adam(double* param,
 }
 
 COLOSSAL_CLONES
-void sgd(float* param,
-         float* buffer,
-         const float* grad,
-         std::int64_t count,
-         const SgdFactors& factors) {
+void sgd(
+    float* param, float* buffer, const float* grad, std::int64_t count, const SgdFactors& factors) {
   any_sgd(param, buffer, grad, count, factors);
 }
 

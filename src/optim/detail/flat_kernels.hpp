@@ -48,11 +48,8 @@ struct SgdFactors {
 
 /// One pass: d = grad g + l2 p; b = momentum b + d; p -= step b, or step (d + momentum b) with
 /// nesterov; without a buffer (null) p -= step d. Rounding as adam().
-void sgd(float* param,
-         float* buffer,
-         const float* grad,
-         std::int64_t count,
-         const SgdFactors& factors);
+void sgd(
+    float* param, float* buffer, const float* grad, std::int64_t count, const SgdFactors& factors);
 void sgd(double* param,
          double* buffer,
          const double* grad,

@@ -45,6 +45,7 @@ class Collector : public detail::PathVisitor {
     key.real = std::holds_alternative<double*>(slot) ||
                std::holds_alternative<std::optional<double>*>(slot);
     key.list = std::holds_alternative<std::vector<double>*>(slot) ||
+               std::holds_alternative<std::vector<std::int64_t>*>(slot) ||
                std::holds_alternative<std::vector<std::string>*>(slot);
     key.boolean =
         std::holds_alternative<bool*>(slot) || std::holds_alternative<std::optional<bool>*>(slot);
@@ -62,12 +63,21 @@ std::vector<Key> all_keys() {
   return collector.keys;
 }
 
+std::string first_word(std::string_view list) {
+  return std::string(list.substr(0, list.find(' ')));
+}
+
 /// The base file in which a key is legal, with one group so that its keys can be set.
 std::string base_for(const Key& key) {
   std::string base =
       key.spec.variant == "text" || key.path.starts_with("data.tokenizer") ? kText : kSynthetic;
   base.insert(base.rfind('}'), ", groups: [{match: x}]");
-  return base + "scheduler: {type: cosine}\n";
+  const std::string type = key.spec.variant.empty() ? "cosine" : first_word(key.spec.variant);
+  if (key.path.starts_with("optimizer.") && !key.spec.variant.empty()) {
+    base.replace(base.find("type: adamw"), 11, "type: " + type);
+  }
+  const bool curve = key.path.starts_with("scheduler.");
+  return base + "scheduler: {type: " + (curve ? type : "cosine") + "}\n";
 }
 
 /// Ids of errors at the override that sets `key` to `value`.
