@@ -48,6 +48,7 @@ void add_plan(CommandLine& line) {
   add_config(line, command, options->config);
   add_world_size(command, options->world_size, "number of processes to plan for");
   add_format(command, options->json);
+  add_option(command, "--lr-plot", options->lr_plot, "draw the learning rate (SVG)", "FILE");
   set_action(line, command, [options] { return run_plan(*options); });
 }
 
