@@ -162,7 +162,7 @@ Json non_null(std::string_view key) {
 /// inherited.
 class SchemaWriter : public Visitor {
  public:
-  SchemaWriter() { levels_.push_back(Level{"", closed_object(), Json::object(), {}, {}, false}); }
+  SchemaWriter() { levels_.push_back(Level{"", closed_object(), Json::object(), {}, {}, ""}); }
 
   [[nodiscard]] Json take() {
     Level& top = levels_.front();
@@ -215,15 +215,16 @@ class SchemaWriter : public Visitor {
     if (!spec.required || !spec.unless.empty()) {
       allow_null(schema);
     }
-    if (key == "type") {
-      levels_.back().type_has_default = !spec.required;
+    if (key == "type" && !spec.required) {
+      const auto& type = std::get<EnumSlot>(slot);
+      levels_.back().default_type = type.words[*type.value];
     }
     add(key, std::move(schema), spec);
   }
 
   bool enter(std::string_view key, bool /*present*/, const Spec& spec) override {
     add(key, Json::object(), spec);
-    levels_.push_back(Level{std::string(key), closed_object(), Json::object(), {}, {}, false});
+    levels_.push_back(Level{std::string(key), closed_object(), Json::object(), {}, {}, ""});
     levels_.back().spec = spec;
     return true;
   }
@@ -244,12 +245,12 @@ class SchemaWriter : public Visitor {
 
   std::size_t enter_list(std::string_view key, std::size_t /*size*/, const Spec& spec) override {
     add(key, Json::object(), spec);
-    levels_.push_back(Level{std::string(key), closed_object(), Json::object(), {}, {}, false});
+    levels_.push_back(Level{std::string(key), closed_object(), Json::object(), {}, {}, ""});
     levels_.back().spec = spec;
     return 1;
   }
   bool enter_item(std::size_t /*index*/) override {
-    levels_.push_back(Level{"items", closed_object(), Json::object(), {}, {}, false});
+    levels_.push_back(Level{"items", closed_object(), Json::object(), {}, {}, ""});
     levels_.back().spec.required = true;
     return true;
   }
@@ -271,7 +272,7 @@ class SchemaWriter : public Visitor {
     Json needs;
     std::map<std::string, std::vector<std::string>> by_variant;  ///< keys that only one type knows
     std::map<std::string, std::vector<std::string>> needed_by;   ///< keys that one type requires
-    bool type_has_default;
+    std::string_view default_type;                               ///< empty: the type must be given
     Spec spec = {};
   };
 
@@ -338,7 +339,7 @@ class SchemaWriter : public Visitor {
   /// `type` is one of these words, also by default.
   [[nodiscard]] static Json type_is(const Level& level, const std::string& words) {
     Json condition = {{"properties", {{"type", one_of_words(words)}}}};
-    if (!level.type_has_default) {
+    if (!among_words(level.default_type, words)) {
       condition["required"] = {"type"};
     }
     return condition;
@@ -353,7 +354,7 @@ class SchemaWriter : public Visitor {
       }
       const Json own = {{"anyOf", {one_of_words(words), {{"type", "string"}, {"pattern", kUse}}}}};
       Json other = {{"properties", {{"type", {{"not", own}}}}}, {"required", {"type"}}};
-      if (level.type_has_default) {
+      if (!level.default_type.empty() && !among_words(level.default_type, words)) {
         other = {{"not", {{"properties", {{"type", own}}}, {"required", {"type"}}}}};
       }
       level.schema["allOf"].push_back({{"if", other}, {"then", {{"properties", refused}}}});

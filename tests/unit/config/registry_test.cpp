@@ -77,7 +77,10 @@ std::string base_for(const Key& key) {
     base.replace(base.find("type: adamw"), 11, "type: " + type);
   }
   const bool curve = key.path.starts_with("scheduler.");
-  return base + "scheduler: {type: " + (curve ? type : "cosine") + "}\n";
+  const std::string needed = type == "step"        ? ", step_size: 5"
+                             : type == "multistep" ? ", milestones: [5]"
+                                                   : "";
+  return base + "scheduler: {type: " + (curve ? type + needed : "cosine") + "}\n";
 }
 
 /// Ids of errors at the override that sets `key` to `value`.
