@@ -31,6 +31,12 @@ namespace colossal {
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes,
                                    std::uint32_t previous = 0) noexcept;
 
+namespace detail {
+/// crc32c() for processors without an instruction for it; declared for its tests.
+[[nodiscard]] std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes,
+                                             std::uint32_t previous = 0) noexcept;
+}  // namespace detail
+
 /// SHA-256 as 64 hexadecimal digits: config hashes and data fingerprints.
 [[nodiscard]] std::string sha256(std::string_view bytes);
 

@@ -116,8 +116,7 @@ RankTable write_rank_file(const fs::path& folder, int rank, std::span<const Tens
     }
   }
   writer.close();
-  sync_to_disk(path);
-  sync_to_disk(folder);
+  sync_to_disk(path);  // its name in the folder: with those of all ranks, by rank 0
   table.file.bytes = static_cast<std::int64_t>(fs::file_size(path));
   return table;
 }

@@ -27,8 +27,8 @@ struct RankTable {
 /// "rank-0003.h5".
 [[nodiscard]] std::string rank_file_name(int rank);
 
-/// Writes the owned boxes, one at a time, and flushes file and folder to the device. Errors:
-/// checkpoint "checkpoint-write".
+/// Writes the owned boxes, one at a time, and flushes the file to the device; the folder is the
+/// caller's. Errors: checkpoint "checkpoint-write".
 [[nodiscard]] RankTable write_rank_file(const std::filesystem::path& folder,
                                         int rank,
                                         std::span<const TensorRecord> records);
