@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "train/commands.hpp"
 #include "train/foreign.hpp"
+#include "train/startup.hpp"
 
 #include <fmt/format.h>
 
@@ -49,7 +50,7 @@ int run_cli(int argc, char** argv) noexcept {
   } catch (const std::exception& error) {
     const Error known = to_error(error);
     std::fflush(stdout);
-    fmt::print(stderr, "{}", to_text(known));
+    print_error(known);
     return known.exit_code();
   }
 }

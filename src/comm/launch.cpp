@@ -3,11 +3,13 @@
 
 #include "comm/detail/launch_output.hpp"
 #include "comm/detail/local_job.hpp"
+#include "comm/detail/peers.hpp"
 #include "core/error.hpp"
+#include "core/log.hpp"
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -26,9 +28,9 @@ using detail::ChildExit;
 constexpr int kPeerFailed = static_cast<int>(ErrorKind::comm);
 /// Ranks get this long to end after SIGTERM, then SIGKILL.
 constexpr std::chrono::seconds kTermination{10};
-/// A rank that only noticed another one's failure may be seen first; the culprit has this long to
-/// show up.
-constexpr std::chrono::seconds kCulprit{3};
+/// Ranks hear of a failure with their next heartbeat, of 2 s, and write down why they leave, which
+/// SIGTERM would cut short. A rank that only noticed may also be seen before the culprit.
+constexpr std::chrono::seconds kNotice{3};
 constexpr std::chrono::milliseconds kPoll{200};
 
 /// SIGINT and SIGTERM as a file descriptor, blocked while it lives: no handler, no global flag.
@@ -40,20 +42,17 @@ class StopSignals {
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     ::pthread_sigmask(SIG_BLOCK, &set, &before_);
-    fd_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    fd_ = Descriptor(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
   }
-  ~StopSignals() {
-    ::close(fd_);
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
+  ~StopSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] int fd() const { return fd_.get(); }
   /// The number of a signal that has arrived.
   [[nodiscard]] std::optional<int> next() const {
     signalfd_siginfo info{};
-    if (::read(fd_, &info, sizeof info) != sizeof info) {
+    if (::read(fd_.get(), &info, sizeof info) != sizeof info) {
       return std::nullopt;
     }
     return static_cast<int>(info.ssi_signo);
@@ -61,7 +60,7 @@ class StopSignals {
 
  private:
   sigset_t before_{};
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 void write_through(detail::Stream stream, std::string_view text) {
@@ -70,9 +69,18 @@ void write_through(detail::Stream stream, std::string_view text) {
   std::fflush(file);
 }
 
+constexpr int kSignalBase = 128;
+
+/// "killed by signal 9 (Killed)" or "ended with exit code 9".
+std::string describe_exit(int code) {
+  const int signal = code - kSignalBase;
+  return signal > 0 ? fmt::format("was killed by signal {} ({})", signal, ::strsignal(signal))
+                    : fmt::format("ended with exit code {}", code);
+}
+
 std::string explain_code(int code) {
-  if (code > 128) {
-    return fmt::format("{} (killed by signal {}, {})", code, code - 128, ::strsignal(code - 128));
+  if (code > kSignalBase) {
+    return fmt::format("{} ({})", code, ::strsignal(code - kSignalBase));
   }
   if (code >= static_cast<int>(ErrorKind::internal) &&
       code <= static_cast<int>(ErrorKind::environment)) {
@@ -81,17 +89,32 @@ std::string explain_code(int code) {
   return std::to_string(code);
 }
 
+/// A failure of which the store knows nothing: from the rank's last line, if that says an error,
+/// else from its exit code alone.
+detail::Failure failure_of(const ChildExit& exit, std::string_view last_line) {
+  detail::Failure failure{detail::kLauncherRank, exit.rank, exit.code, "peer-lost", ""};
+  failure.text = fmt::format("rank {} {} without a message", exit.rank, describe_exit(exit.code));
+  constexpr std::string_view kMark = "error: ";
+  const std::size_t open = last_line.rfind(" [");
+  if (last_line.starts_with(kMark) && last_line.ends_with("]") && open != std::string_view::npos &&
+      exit.code < kSignalBase) {
+    failure.text = last_line.substr(kMark.size(), open - kMark.size());
+    failure.id = last_line.substr(open + 2, last_line.size() - open - 3);
+  }
+  return failure;
+}
+
 /// Runs one job to its end.
 class Supervisor {
  public:
-  explicit Supervisor(const detail::LocalJobOptions& options)
-      : num_ranks_(options.num_ranks),
+  Supervisor(const detail::LocalJobOptions& options, const LaunchRequest& request)
+      : request_(request),
         output_(options.num_ranks, write_through),
         job_(options, [this](int rank, detail::Stream stream, std::string_view line) {
           output_.line(rank, stream, line, Clock::now());
         }) {}
 
-  int run() {
+  LaunchOutcome run() {
     while (job_.num_running() > 0) {
       for (const ChildExit& exit : job_.poll(kPoll, signals_.fd())) {
         note(exit);
@@ -104,12 +127,14 @@ class Supervisor {
     }
     output_.flush_all();
     if (stop_signal_) {
-      return 128 + *stop_signal_;
+      return {kSignalBase + *stop_signal_, std::nullopt};
     }
-    if (culprit_) {
-      print_failure();
+    if (!culprit_) {
+      return {};
     }
-    return culprit_ ? culprit_->code : 0;
+    const RunFailure failure = root_cause();
+    print_failure(failure);
+    return {culprit_->code, failure};
   }
 
  private:
@@ -119,9 +144,13 @@ class Supervisor {
     if (exit.code == 0 || kill_at_) {
       return;
     }
-    if (!culprit_ || (culprit_->code == kPeerFailed && exit.code != kPeerFailed)) {
+    const bool noticed = exit.code == kPeerFailed;
+    if (!culprit_ || (culprit_->code == kPeerFailed && !noticed)) {
       culprit_ = exit;
-      stop_at_ = Clock::now() + (exit.code == kPeerFailed ? kCulprit : std::chrono::seconds(0));
+      stop_at_ = std::min(stop_at_, Clock::now() + kNotice);
+    }
+    if (!noticed) {
+      detail::report_failure(job_.store(), failure_of(exit, output_.last_error(exit.rank)));
     }
   }
 
@@ -146,39 +175,54 @@ class Supervisor {
     }
   }
 
-  void print_failure() const {
-    const std::string& last_line = output_.last_error(culprit_->rank);
-    // A rank with this code only noticed: its message names the culprit.
-    const bool noticed = culprit_->code == kPeerFailed;
+  /// What the ranks have reported about the culprit, or what its end tells.
+  [[nodiscard]] RunFailure root_cause() const {
+    detail::Failure own = failure_of(*culprit_, output_.last_error(culprit_->rank));
+    const auto reported = detail::reported_failure(job_.store());
+    // Peers know more about a rank that hangs, and its own words more than its end; what they say
+    // about one that was killed is a guess.
+    const bool better =
+        reported && (culprit_->code == kPeerFailed || reported->exit_code == culprit_->code);
+    return detail::with_phases(better ? *reported : own, job_.store(), request_.num_processes);
+  }
+
+  void print_failure(const RunFailure& failure) const {
+    const bool known = failure.rank >= 0;
+    // Without a word in the store, a rank with this code has only noticed what another one did.
+    const bool noticed = failure.exit_code == kPeerFailed && failure.id == "peer-lost" &&
+                         failure.rank == culprit_->rank;
     std::string block = fmt::format("launch: rank {} of {} (process {}) {}\n  code  {}\n",
-                                    culprit_->rank,
-                                    num_ranks_,
-                                    culprit_->pid,
+                                    known ? failure.rank : culprit_->rank,
+                                    request_.num_processes,
+                                    job_.pid(known ? failure.rank : culprit_->rank),
                                     noticed ? "was the first to notice a failure" : "ended the run",
-                                    explain_code(culprit_->code));
-    if (!last_line.empty()) {
-      block += fmt::format("  last  {}\n", last_line);
+                                    explain_code(failure.exit_code));
+    const std::string told = log::with_id(failure.message, failure.id);
+    block += fmt::format("  last  error: {}\n", told.substr(0, told.find('\n')));
+    const auto log = request_.log_file && known ? request_.log_file(failure.rank) : "";
+    if (!log.empty()) {
+      block += fmt::format("  log   {}\n", log.string());
     }
     write_through(detail::Stream::err, block);
   }
 
-  int num_ranks_;
+  const LaunchRequest& request_;
   StopSignals signals_;  // blocks them before the store's thread exists, which inherits that
   detail::LaunchOutput output_;
   detail::LocalJob job_;
   std::optional<ChildExit> culprit_;
-  Clock::time_point stop_at_;
+  Clock::time_point stop_at_ = Clock::time_point::max();
   std::optional<Clock::time_point> kill_at_;
   std::optional<int> stop_signal_;
 };
 
 }  // namespace
 
-int launch_local(int num_processes, const std::vector<std::string>& arguments) {
+LaunchOutcome launch_local(const LaunchRequest& request) {
   detail::LocalJobOptions options;
-  options.num_ranks = num_processes;
-  options.arguments = arguments;
-  return Supervisor(options).run();
+  options.num_ranks = request.num_processes;
+  options.arguments = request.arguments;
+  return Supervisor(options, request).run();
 }
 
 void guard_child() {

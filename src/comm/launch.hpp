@@ -1,19 +1,40 @@
 // How does one command become N processes on this machine?
 #pragma once
 
+#include "comm/failure.hpp"
+
+#include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace colossal {
 
-/// Hosts a TCPStore on a free port, re-executes this binary `num_processes` times with the torchrun
-/// variables set (argv unchanged but for --nproc, which must not be passed), forwards their output
-/// line by line, and waits. The first failing child stops the rest (SIGTERM, 10 s, SIGKILL) and a
-/// block names the root-cause rank, its code and its last error line. SIGINT or SIGTERM stops all
-/// children. Returns the exit code of the root cause (earliest non-zero exit that is not 8, else
-/// the earliest), 130 / 143 after a signal, 0 if all succeeded. Errors: environment "launch-spawn",
-/// "port-bind".
-[[nodiscard]] int launch_local(int num_processes, const std::vector<std::string>& arguments);
+/// What launch_local() starts.
+struct LaunchRequest {
+  int num_processes = 1;
+  /// argv of every process, without --nproc.
+  std::vector<std::string> arguments;
+  /// Where a rank's log lies, for the failure block; an empty path or function: nowhere.
+  std::function<std::filesystem::path(int rank)> log_file = {};
+};
+
+/// How a local job ended.
+struct LaunchOutcome {
+  /// That of the root cause (earliest non-zero exit that is not 8, else the earliest), 130 / 143
+  /// after a signal, 0 if all succeeded.
+  int exit_code = 0;
+  /// Empty after success or a signal.
+  std::optional<RunFailure> failure;
+};
+
+/// Hosts a TCPStore on a free port, re-executes this binary once per process with the torchrun
+/// variables set, forwards their output line by line, and waits. A failing child is reported in the
+/// store; what has not ended 3 s later is stopped (SIGTERM, 10 s, SIGKILL), and a block names the
+/// root-cause rank, its code, its last error line and its log. SIGINT or SIGTERM stops all
+/// children. Errors: environment "launch-spawn", "port-bind".
+[[nodiscard]] LaunchOutcome launch_local(const LaunchRequest& request);
 
 /// In a spawned child: die with the parent (PR_SET_PDEATHSIG) and re-check it is still there. No-op
 /// otherwise.

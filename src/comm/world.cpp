@@ -28,6 +28,28 @@ void await_all(detail::Store& store, const std::string& key, int world_size) {
   }
 }
 
+/// The group check has failed: its author throws, the others leave without a word.
+[[noreturn]] void refuse_start(detail::Session& session, const detail::Objection& objection) {
+  const detail::Failure failure{session.launch.rank,
+                                objection.rank,
+                                static_cast<int>(objection.kind),
+                                objection.id,
+                                objection.message};
+  const int world_size = session.launch.world_size;
+  if (objection.mine) {
+    detail::report_failure(*session.store, failure);
+    session.notice->tell(detail::with_phases(failure, *session.store, world_size));
+  }
+  detail::depart(
+      *session.store, session.store->is_host(), world_size - 1, session.timeouts.heartbeat);
+  if (objection.mine) {
+    fail(objection.kind, objection.id, "{}", objection.message);
+  }
+  log::record(log::Level::error, detail::sentence(failure));
+  log::flush();
+  std::_Exit(failure.exit_code);
+}
+
 bool all_on_this_machine(const LaunchOptions& launch) {
   return detail::is_loopback(launch.address) && launch.local_world_size == launch.world_size;
 }
@@ -36,7 +58,9 @@ bool all_on_this_machine(const LaunchOptions& launch) {
 
 struct World::Impl {
   LaunchOptions launch;
-  std::shared_ptr<detail::Session> session;  // empty when alone
+  std::shared_ptr<detail::Session> session;       // empty when alone
+  std::unique_ptr<detail::FailureNotice> notice;  // when alone; else the session's
+  std::string phase;                              // the same
   std::vector<std::shared_ptr<detail::Group>> groups;
   Comm all;
   bool closed = false;
@@ -83,32 +107,38 @@ Comm World::Impl::connect_group(std::string_view name, const std::vector<int>& r
 
 std::unique_ptr<World> World::connect(const LaunchOptions& launch,
                                       const Identity& identity,
-                                      const WorldTimeouts& timeouts) {
+                                      const WorldTimeouts& timeouts,
+                                      FailureListener on_failure) {
   auto impl = std::make_unique<Impl>();
   impl->launch = launch;
   impl->all = impl->alone("world");
+  auto notice = std::make_unique<detail::FailureNotice>(std::move(on_failure));
   if (launch.world_size == 1) {
+    impl->notice = std::move(notice);
     return std::unique_ptr<World>(new World(std::move(impl)));
   }
   const detail::Endpoint endpoint{
-      launch.address, launch.port, fmt::format("colossal/{}", launch.attempt)};
+      launch.address, launch.port, detail::store_prefix(launch.attempt)};
   const bool hosting = launch.rank == 0 && !launch.store_is_hosted;
   auto session = std::make_shared<detail::Session>();
   session->launch = launch;
   session->timeouts = timeouts;
   session->store = hosting ? detail::Store::host(endpoint, timeouts.init)
                            : detail::Store::join(endpoint, timeouts.init);
+  session->progress.set_phase("waiting for all ranks");
   detail::publish_beat(*session->store, launch.rank, session->progress.next_beat());
-  try {
-    detail::check_group(*session->store, launch, identity, timeouts.init);
-  } catch (const Error&) {
-    detail::depart(*session->store, hosting, launch.world_size - 1, timeouts.heartbeat);
-    throw;
+  session->notice = std::move(notice);
+  if (const auto objection =
+          detail::check_group(*session->store, launch, identity, timeouts.init)) {
+    refuse_start(*session, *objection);
   }
-  detail::WatchdogOptions watch{
-      launch.rank, launch.world_size, timeouts.heartbeat, timeouts.peer_lost, hosting};
+  detail::WatchdogOptions watch{launch.rank,
+                                launch.world_size,
+                                timeouts.heartbeat,
+                                timeouts.peer_lost,
+                                session->store_host()};
   session->watchdog = std::make_unique<detail::Watchdog>(
-      detail::Store::join(endpoint, timeouts.init), watch, session->progress);
+      detail::Store::join(endpoint, timeouts.init), watch, session->progress, *session->notice);
   impl->session = std::move(session);
   std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
   for (int rank = 0; rank < launch.world_size; ++rank) {
@@ -153,36 +183,63 @@ Comm World::make_group(std::string_view name, const std::vector<int>& ranks) {
 void World::set_phase(std::string_view phase) {
   if (impl_->session != nullptr) {
     impl_->session->progress.set_phase(phase);
+  } else {
+    impl_->phase = phase;
   }
 }
 
 void World::abort(const Error& error) {
-  const int rank = impl_->launch.rank;
-  const bool about_peer = error.kind() == ErrorKind::comm;
-  const std::string mine = fmt::format("{} [{}]", error.what(), error.id());
-  std::string text = mine;
-  if (impl_->session != nullptr) {
-    impl_->session->watchdog->stand_down();
-    try {
-      const detail::Failure first = detail::report_failure(
-          *impl_->session->store,
-          {rank,
-           error.exit_code(),
-           about_peer ? mine : fmt::format("rank {} failed: {}", rank, mine)});
-      // The first failure explains this rank's trouble with its peers better than this rank can.
-      text = first.rank != rank && about_peer ? first.text : mine;
-    } catch (const Error& store_error) {
-      log::debug("the other ranks cannot be told: {}", store_error.what());
-    }
+  if (impl_->session == nullptr) {
+    report(error);
+    log::failure(error);
+    log::flush();
+    std::_Exit(error.exit_code());
   }
-  log::error("{}", text);
+  detail::Session& session = *impl_->session;
+  session.watchdog->stand_down();
+  const detail::Failure mine = session.failure_of(error);
+  detail::Failure first = mine;
+  try {
+    // Its peers shall know where it was, also if it failed before its second beat.
+    detail::publish_beat(*session.store, rank(), session.progress.next_beat());
+    first = detail::report_failure(*session.store, mine);
+  } catch (const Error& store_error) {
+    log::debug("the other ranks cannot be told: {}", store_error.what());
+  }
+  const bool known =
+      error.kind() == ErrorKind::comm || first.id + first.text == mine.id + mine.text;
+  if (first.reporter == rank() || !known) {
+    log::failure(error);
+  } else {
+    // The first failure explains this rank's trouble with its peers, and its reporter tells it.
+    log::record(log::Level::error, detail::sentence(first));
+  }
+  session.notice->tell(detail::with_phases(first, *session.store, size()));
   log::flush();
-  if (impl_->session != nullptr) {
-    detail::Session& session = *impl_->session;
-    detail::depart(
-        *session.store, session.store->is_host(), size() - 1, 2 * session.timeouts.heartbeat);
-  }
+  detail::depart(
+      *session.store, session.store->is_host(), size() - 1, 2 * session.timeouts.heartbeat);
   std::_Exit(error.exit_code());
+}
+
+void World::report(const Error& error) {
+  log::record(log::Level::error, log::with_id(error.what(), error.id()));
+  if (impl_->notice != nullptr) {
+    impl_->notice->tell(
+        {rank(), error.exit_code(), std::string(error.id()), error.what(), {impl_->phase}});
+  }
+}
+
+void World::yield_to_failure() {
+  if (impl_->session == nullptr) {
+    return;
+  }
+  detail::Session& session = *impl_->session;
+  session.watchdog->look_now(std::min<std::chrono::milliseconds>(session.timeouts.heartbeat,
+                                                                 std::chrono::milliseconds(1'000)));
+  if (session.explaining) {
+    // The main thread gives its peers 2.5 heartbeats to say why, and then leaves through abort().
+    std::this_thread::sleep_for(3 * session.timeouts.heartbeat);
+  }
 }
 
 void World::close() {

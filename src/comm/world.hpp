@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/comm.hpp"
+#include "comm/failure.hpp"
 #include "core/error.hpp"
 
 #include <chrono>
@@ -59,11 +60,14 @@ struct WorldTimeouts {
 class World {
  public:
   /// Connects, checks the group (all ranks present, equal hashes), and makes the group of all
-  /// ranks. Errors: comm "rendezvous" listing missing ranks; config "config-differs"; environment
-  /// "port-in-use".
+  /// ranks. `on_failure` hears of the failure that ends this process, from here on.
+  /// Errors: comm "rendezvous" listing missing ranks; config "config-differs"; environment
+  /// "port-in-use". What the group check finds is thrown on one rank; the others leave with the
+  /// same exit code and say nothing.
   static std::unique_ptr<World> connect(const LaunchOptions&,
                                         const Identity&,
-                                        const WorldTimeouts&);
+                                        const WorldTimeouts&,
+                                        FailureListener on_failure = {});
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -86,9 +90,17 @@ class World {
   /// Cheap.
   void set_phase(std::string_view phase);
 
-  /// Publishes this rank's failure (first one wins), flushes logs and leaves by std::_Exit with the
-  /// error's exit code. Never runs destructors of process groups (they can hang).
+  /// Publishes this rank's failure (first one wins), tells the listener, flushes logs and leaves by
+  /// std::_Exit with the error's exit code. stderr shows the error only if no other rank has
+  /// reported it or its cause. Never runs destructors of process groups (they can hang).
   [[noreturn]] void abort(const Error& error);
+
+  /// In a world of one, where nobody else must be stopped: tells the listener only.
+  void report(const Error& error);
+
+  /// For another thread that is about to end the process, as by a signal: if a failure of the run
+  /// is known or being explained, the process leaves because of that instead, with exit code 8.
+  void yield_to_failure();
 
   /// Orderly end: barrier, watchdog stopped, groups destroyed. Call only when everything succeeded.
   void close();

@@ -1,9 +1,15 @@
 // How are log lines written? One locked sink per process.
 #include "core/log.hpp"
 
+#include "core/error.hpp"
+
+#include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <mutex>
+#include <optional>
 
 namespace colossal::log {
 namespace {
@@ -12,6 +18,7 @@ struct Sink {
   std::mutex mutex;
   Options options;
   std::ofstream file;
+  std::map<std::string, std::uint64_t, std::less<>> seen;  ///< warnings and errors, by id
 };
 
 /// The one process-wide object of the project: a log that had to be passed to every function would
@@ -44,9 +51,7 @@ void to_file(Sink& s, std::string_view text) {
   if (!s.file.is_open()) {
     std::error_code ignored;
     std::filesystem::create_directories(s.options.folder, ignored);
-    const std::string name = s.options.rank == 0 ? std::string("train.log")
-                                                 : fmt::format("rank-{:04}.log", s.options.rank);
-    s.file.open(s.options.folder / name, std::ios::app);
+    s.file.open(file_of(s.options.folder, s.options.rank), std::ios::app);
   }
   s.file << text << '\n' << std::flush;
 }
@@ -55,12 +60,40 @@ void to_stderr(std::string_view text) {
   std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
+/// What to append to this repetition of a message: its count, once that says something; nothing at
+/// all is written if there is no value.
+std::optional<std::string> repetition(Sink& s, Level level, std::string_view id) {
+  constexpr std::uint64_t kAlways = 5;
+  if (id.empty() || level < Level::warn) {
+    return "";
+  }
+  const std::uint64_t count = ++s.seen.try_emplace(std::string(id), 0).first->second;
+  if (count < kAlways) {
+    return "";
+  }
+  if (count == kAlways) {
+    return " (more of these are only counted)";
+  }
+  return std::has_single_bit(count) ? std::optional(fmt::format(" (seen {} times)", count))
+                                    : std::nullopt;
+}
+
 }  // namespace
+
+std::filesystem::path file_of(const std::filesystem::path& folder, int rank) {
+  return folder / (rank == 0 ? std::string("train.log") : fmt::format("rank-{:04}.log", rank));
+}
+
+std::string with_id(std::string_view message, std::string_view id) {
+  const std::size_t end = std::min(message.find('\n'), message.size());
+  return fmt::format("{} [{}]{}", message.substr(0, end), id, message.substr(end));
+}
 
 void configure(const Options& options) {
   Sink& s = sink();
   const std::lock_guard lock(s.mutex);
   s.options = options;
+  s.seen.clear();
   if (s.file.is_open()) {
     s.file.close();
   }
@@ -70,19 +103,35 @@ bool enabled(Level level) noexcept {
   return level >= sink().options.level;
 }
 
-void write(Level level, std::string_view text) {
+void write(Level level, std::string_view text, std::string_view id) {
   Sink& s = sink();
   const std::lock_guard lock(s.mutex);
   if (level < s.options.level) {
     return;
   }
-  const std::string line = fmt::format("{}{}", prefix(level), text);
+  const std::optional<std::string> count = repetition(s, level, id);
+  if (!count) {
+    return;
+  }
+  const std::string line = fmt::format("{}{}{}", prefix(level), text, *count);
   if (s.options.rank == 0) {
     to_stderr(line);
   } else if (level >= Level::warn) {
     to_stderr(fmt::format("[rank {}] {}", s.options.rank, line));
   }
   to_file(s, line);
+}
+
+void record(Level level, std::string_view text) {
+  Sink& s = sink();
+  const std::lock_guard lock(s.mutex);
+  if (level >= s.options.level) {
+    to_file(s, fmt::format("{}{}", prefix(level), text));
+  }
+}
+
+void failure(const Error& error) {
+  write(Level::error, with_id(error.what(), error.id()));
 }
 
 void console(std::string_view text) {

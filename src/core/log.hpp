@@ -10,6 +10,10 @@
 #include <string_view>
 #include <utility>
 
+namespace colossal {
+class Error;
+}
+
 namespace colossal::log {
 
 /// Severity, rising; the words of `logging.level`.
@@ -31,8 +35,21 @@ void configure(const Options& options);
 [[nodiscard]] bool enabled(Level level) noexcept;
 
 /// Writes one line. Warnings and errors of any rank also go to stderr (prefixed "[rank N]" for N >
-/// 0).
-void write(Level level, std::string_view text);
+/// 0). Those that share an `id` (not empty) are written five times, then at each power of two with
+/// their count.
+void write(Level level, std::string_view text, std::string_view id = {});
+
+/// As write(), but never to stderr: for what another process tells there.
+void record(Level level, std::string_view text);
+
+/// The message of an error as people see it: its id in brackets ends the first line.
+[[nodiscard]] std::string with_id(std::string_view message, std::string_view id);
+
+/// Writes an error that ends the process, with its id.
+void failure(const Error& error);
+
+/// The file of a rank in a folder of log files.
+[[nodiscard]] std::filesystem::path file_of(const std::filesystem::path& folder, int rank);
 
 /// Writes a line to stderr and train.log on rank 0 without level prefix: the console lines of
 /// config-and-cli section 10.
@@ -57,16 +74,18 @@ void info(fmt::format_string<Args...> text, Args&&... args) {
   }
 }
 
-/// As debug(); never off.
+/// As debug(); never off, and repeated ones are counted: the format text is the id of write().
 template <class... Args>
 void warn(fmt::format_string<Args...> text, Args&&... args) {
-  write(Level::warn, fmt::format(text, std::forward<Args>(args)...));
+  const fmt::string_view id = text;
+  write(Level::warn, fmt::format(text, std::forward<Args>(args)...), {id.data(), id.size()});
 }
 
-/// As debug(); never off.
+/// As warn().
 template <class... Args>
 void error(fmt::format_string<Args...> text, Args&&... args) {
-  write(Level::error, fmt::format(text, std::forward<Args>(args)...));
+  const fmt::string_view id = text;
+  write(Level::error, fmt::format(text, std::forward<Args>(args)...), {id.data(), id.size()});
 }
 
 }  // namespace colossal::log

@@ -124,7 +124,9 @@ int run_eval(const EvalOptions& options) {
         return kConfigExit;
       }
       static_cast<void>(open_split(loaded->config, Split::eval));
-      return launch_local(processes, without_nproc(options.arguments));
+      return launch_local(
+                 {.num_processes = processes, .arguments = without_nproc(options.arguments)})
+          .exit_code;
     }
   }
   const SignalWatch signals;

@@ -3,7 +3,10 @@
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/system.hpp"
 #include "train/commands.hpp"
+#include "train/environment.hpp"
+#include "train/failure_record.hpp"
 #include "train/run_dir.hpp"
 #include "train/session.hpp"
 #include "train/signals.hpp"
@@ -13,9 +16,14 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 namespace colossal {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
 
@@ -56,12 +64,28 @@ Launchable check_before_spawn(const TrainOptions& options) {
   return launchable;
 }
 
+/// The log of a rank, if the attempt that began at `since` has written one.
+fs::path log_of(const fs::path& run, int rank, fs::file_time_type since) {
+  const auto status = nlohmann::json::parse(read_text(run / "status.json"), nullptr, false);
+  const std::int64_t attempt = status.is_object() ? status.value("attempt", std::int64_t{1}) : 1;
+  const fs::path file = log::file_of(log_folder(run, attempt), rank);
+  std::error_code error;
+  const fs::file_time_type written = fs::last_write_time(file, error);
+  return error || written < since ? fs::path() : file;
+}
+
 int launch(const Launchable& launchable, const TrainOptions& options) {
-  const int code = launch_local(launchable.processes, without_nproc(options.arguments));
-  if (code != 0) {
-    RunDir::settle(launchable.output_dir, code);
+  const fs::path run = launchable.output_dir;
+  const double since = unix_time();
+  const auto file_since = fs::file_time_type::clock::now();
+  const LaunchOutcome outcome =
+      launch_local({.num_processes = launchable.processes,
+                    .arguments = without_nproc(options.arguments),
+                    .log_file = [&](int rank) { return log_of(run, rank, file_since); }});
+  if (outcome.exit_code != 0 && !options.dry_run) {
+    settle_run(run, {outcome.exit_code, outcome.failure, since, true});
   }
-  return code;
+  return outcome.exit_code;
 }
 
 int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
@@ -74,9 +98,17 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
   if (!loaded) {
     return kConfigExit;
   }
-  return run_connected(loaded->config, launch, [&](World& world) {
-    return TrainSession(options, *loaded, world, signals).run();
-  });
+  FailureRecord failures(options.dry_run ? "" : loaded->config.run.output_dir);
+  std::optional<TrainSession> session;  // outlives an error: its folder stays locked meanwhile
+  return run_connected(
+      loaded->config,
+      launch,
+      [&](World& world) {
+        const int code = session.emplace(options, *loaded, world, signals, failures).run();
+        session.reset();
+        return code;
+      },
+      [&](const RunFailure& failure) { failures.write(failure); });
 }
 
 }  // namespace

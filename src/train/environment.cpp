@@ -2,6 +2,7 @@
 #include "train/environment.hpp"
 
 #include "build_info.hpp"
+#include "core/system.hpp"
 #include "train/commands.hpp"
 
 #include <fmt/chrono.h>
@@ -58,9 +59,8 @@ double start_after_boot(pid_t process) {
 
 }  // namespace
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 double seconds_since_process_start(const LaunchOptions& launch) {

@@ -8,8 +8,8 @@
 
 namespace colossal {
 
-/// Name of this host; "unknown" if the system does not tell.
-[[nodiscard]] std::string host_name();
+/// Seconds since 1970 now.
+[[nodiscard]] double unix_time();
 
 /// Seconds since this process was started by the system (resolution 10 ms); for a rank that
 /// `--nproc` spawned, since its launcher was. Negative if the system does not tell.

@@ -1,6 +1,7 @@
 // How is a foreign error recognised? By its type where it has one, else by its text.
 #include "train/foreign.hpp"
 
+#include "core/log.hpp"
 #include "train/commands.hpp"
 
 #include <fmt/format.h>
@@ -37,10 +38,7 @@ Error to_error(const std::exception& error) {
 }
 
 std::string to_text(const Error& error) {
-  const std::string_view text = error.what();
-  const std::size_t end = text.find('\n');
-  const std::string_view rest = end == std::string_view::npos ? "" : text.substr(end);
-  return fmt::format("error: {} [{}]{}\n", text.substr(0, end), error.id(), rest);
+  return fmt::format("error: {}\n", log::with_id(error.what(), error.id()));
 }
 
 }  // namespace colossal

@@ -2,12 +2,12 @@
 #include "train/hooks.hpp"
 
 #include "core/log.hpp"
+#include "core/system.hpp"
+#include "train/environment.hpp"
 #include "train/human.hpp"
 #include "train/stopwatch.hpp"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -24,22 +24,11 @@ using Json =
 constexpr std::size_t kRecentSteps = 100;  // the ETA follows the last hundred steps
 constexpr int kMaxFailedSaves = 3;
 
-/// Seconds since 1970.
-double unix_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// The largest resident set of this process so far.
 std::int64_t peak_memory_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return std::int64_t{usage.ru_maxrss} * 1024;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 /// "step  120/19,074" or "eval  step 250", as wide as the widest of a run, so that all lines align.

@@ -4,7 +4,6 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "train/environment.hpp"
 
 #include <cerrno>
 #include <chrono>
@@ -12,7 +11,6 @@
 #include <fcntl.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -80,42 +78,31 @@ void check_space(const fs::path& folder, std::int64_t checkpoint_bytes) {
 
 void probe(const fs::path& folder) {
   const fs::path file = folder / (".probe-" + std::to_string(::getpid()));
-  const int handle = ::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-  if (handle < 0) {
+  const Descriptor handle(::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644));
+  if (handle.get() < 0) {
     not_writable(folder, cause_of(errno));
   }
-  const bool written = ::write(handle, "probe", 5) == 5 && ::fsync(handle) == 0;
+  const bool written = ::write(handle.get(), "probe", 5) == 5 && ::fsync(handle.get()) == 0;
   const int error = errno;
-  ::close(handle);
   ::unlink(file.c_str());
   if (!written) {
     not_writable(folder, cause_of(error));
   }
 }
 
-std::string read_text(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 /// Opens run.lock and holds it; waits for a dying predecessor.
-int take_lock(const fs::path& folder) {
+Descriptor take_lock(const fs::path& folder) {
   const fs::path file = folder / "run.lock";
-  const int handle = ::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  if (handle < 0) {
+  Descriptor handle(::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  if (handle.get() < 0) {
     not_writable(file, cause_of(errno));
   }
   const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
-  while (::flock(handle, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    if (error != EWOULDBLOCK && error != EINTR) {
-      ::close(handle);
-      not_writable(file, "cannot lock it: " + cause_of(error));
+  while (::flock(handle.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      not_writable(file, "cannot lock it: " + cause_of(errno));
     }
     if (std::chrono::steady_clock::now() >= deadline) {
-      ::close(handle);
       std::string holder = read_text(file);
       holder.erase(holder.find_last_not_of('\n') + 1);
       fail(ErrorKind::config,
@@ -129,11 +116,9 @@ int take_lock(const fs::path& folder) {
   }
   const std::string owner =
       "host " + host_name() + ", process " + std::to_string(::getpid()) + "\n";
-  if (::ftruncate(handle, 0) != 0 ||
-      ::pwrite(handle, owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size())) {
-    const int error = errno;
-    ::close(handle);
-    not_writable(file, cause_of(error));
+  if (::ftruncate(handle.get(), 0) != 0 ||
+      ::pwrite(handle.get(), owner.data(), owner.size(), 0) != std::ssize(owner)) {
+    not_writable(file, cause_of(errno));
   }
   return handle;
 }
@@ -169,6 +154,11 @@ bool looks_like_a_run(const fs::path& folder) {
 
 }  // namespace
 
+fs::path log_folder(const fs::path& run, std::int64_t attempt) {
+  const fs::path logs = run / "logs";
+  return attempt <= 1 ? logs : logs / ("attempt-" + std::to_string(attempt));
+}
+
 void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes) {
   make_folder(folder);
   check_space(folder, checkpoint_bytes);
@@ -177,7 +167,10 @@ void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes) {
 
 std::unique_ptr<RunDir> RunDir::open(const fs::path& folder, std::int64_t checkpoint_bytes) {
   check_writable(folder, checkpoint_bytes);
-  return std::unique_ptr<RunDir>(new RunDir(folder, take_lock(folder)));
+  std::unique_ptr<RunDir> run_dir(new RunDir(folder, take_lock(folder)));
+  std::error_code ignored;
+  fs::remove(folder / "abort.json", ignored);  // of an attempt that this one follows
+  return run_dir;
 }
 
 fs::path RunDir::move_aside(const fs::path& folder) {
@@ -205,31 +198,16 @@ fs::path RunDir::move_aside(const fs::path& folder) {
   return target;
 }
 
-void RunDir::settle(const fs::path& folder, int exit_code) {
-  auto status = nlohmann::ordered_json::parse(
-      read_text(folder / "status.json"), nullptr, /*allow_exceptions=*/false);
-  if (!status.is_object() || status.value("state", "") != "running") {
-    return;
+std::unique_ptr<RunDir> RunDir::take_over(const fs::path& folder) {
+  Descriptor lock(::open((folder / "run.lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  if (lock.get() < 0 || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return nullptr;
   }
-  const int lock = ::open((folder / "run.lock").c_str(), O_RDWR | O_CLOEXEC);
-  if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    ::close(lock);
-    return;
-  }
-  status["state"] = "failed";
-  status["exit"] = exit_code;
-  RunDir(folder, lock).update("status.json", status.dump() + "\n");
+  return std::unique_ptr<RunDir>(new RunDir(folder, std::move(lock)));
 }
 
-RunDir::RunDir(fs::path path, int lock)
-    : path_(std::move(path)), lock_(lock), attempt_(last_attempt(path_) + 1) {}
-
-RunDir::~RunDir() {
-  if (metrics_ >= 0) {
-    ::close(metrics_);
-  }
-  ::close(lock_);  // drops the lock
-}
+RunDir::RunDir(fs::path path, Descriptor lock)
+    : path_(std::move(path)), lock_(std::move(lock)), attempt_(last_attempt(path_) + 1) {}
 
 void RunDir::write(const std::string& name, const std::string& text) const {
   const std::lock_guard lock(writing_);
@@ -258,19 +236,19 @@ void RunDir::update(const std::string& name, const std::string& text) const {
 
 void RunDir::append_metrics(const std::string& json_line) {
   const fs::path file = path_ / "metrics.jsonl";
-  if (metrics_ < 0) {
+  if (metrics_.get() < 0) {
     drop_partial_line(file);
-    metrics_ = ::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
-    if (metrics_ < 0) {
+    metrics_ = Descriptor(::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644));
+    if (metrics_.get() < 0) {
       log::warn("[run] {}: a record is lost: {}", file.string(), cause_of(errno));
       return;
     }
   }
   const std::string line = json_line + "\n";  // one write call: a reader never sees half a record
-  const off_t before = ::lseek(metrics_, 0, SEEK_END);
-  if (::write(metrics_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+  const off_t before = ::lseek(metrics_.get(), 0, SEEK_END);
+  if (::write(metrics_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     log::warn("[run] {}: a record is lost: {}", file.string(), cause_of(errno));
-    static_cast<void>(::ftruncate(metrics_, before));
+    static_cast<void>(::ftruncate(metrics_.get(), before));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/config.hpp"
+#include "core/system.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -24,11 +25,9 @@ class RunDir {
   /// if there is nothing to move. Errors: config "output-in-use", "output-not-writable",
   /// "overwrite-not-a-run" (a folder that no run made).
   static std::filesystem::path move_aside(const std::filesystem::path& folder);
-  /// For a launcher whose ranks have ended with `exit_code`: status.json that still says "running"
-  /// becomes "failed", since a rank that another one stopped could not write it. Does nothing if
-  /// the folder is in use or was never a run.
-  static void settle(const std::filesystem::path& folder, int exit_code);
-  ~RunDir();
+  /// For a process that is left after the owner has ended: takes the lock if nobody holds it. Null
+  /// if the folder does not exist, is in use or cannot be written; never waits, never throws.
+  static std::unique_ptr<RunDir> take_over(const std::filesystem::path& folder);
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
 
@@ -49,13 +48,18 @@ class RunDir {
   void append_metrics(const std::string& json_line);
 
  private:
-  RunDir(std::filesystem::path path, int lock);
+  RunDir(std::filesystem::path path, Descriptor lock);
   std::filesystem::path path_;
-  int lock_;
+  Descriptor lock_;  ///< closing it drops the lock
   std::int64_t attempt_ = 1;
-  int metrics_ = -1;
+  Descriptor metrics_;
   mutable std::mutex writing_;  ///< the thread that takes signals writes status.json too
 };
+
+/// Where the ranks of an attempt write their log files: logs, and logs/attempt-N from the second
+/// on.
+[[nodiscard]] std::filesystem::path log_folder(const std::filesystem::path& run,
+                                               std::int64_t attempt);
 
 /// Probes that `folder` can be written and has room for two checkpoints and 1 GiB, without leaving
 /// anything but the folder. Errors: config "output-not-writable", "disk-low".

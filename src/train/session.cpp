@@ -4,6 +4,7 @@
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/system.hpp"
 #include "train/environment.hpp"
 #include "train/foreign.hpp"
 #include "train/hooks.hpp"
@@ -13,9 +14,7 @@
 
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <unistd.h>
 #include <utility>
 
@@ -24,24 +23,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string read_text(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-std::string to_text(const CheckpointChoice& choice) {
+std::string to_text(const CheckpointChoice& choice, std::int64_t attempt) {
   nlohmann::json list = nlohmann::json::array();
   for (const CheckpointInfo& info : choice.candidates) {
     list.push_back({{"path", info.path.string()}, {"step", info.step}});
   }
-  return list.dump();
+  return nlohmann::json{{"attempt", attempt}, {"candidates", list}}.dump();
 }
 
-CheckpointChoice from_text(const std::string& text) {
+CheckpointChoice candidates_from(const nlohmann::json& decision) {
   CheckpointChoice choice;
-  for (const auto& item : nlohmann::json::parse(text)) {
+  for (const auto& item : decision["candidates"]) {
     choice.candidates.push_back(CheckpointInfo{
         item["path"].get<std::string>(), item["step"].get<std::int64_t>(), true, ""});
   }
@@ -86,34 +78,39 @@ void warn_of_loss(const CheckpointInfo& damaged, std::int64_t resumed_step) {
 TrainSession::TrainSession(const TrainOptions& options,
                            const Loaded& loaded,
                            World& world,
-                           SignalWatch& signals)
+                           SignalWatch& signals,
+                           FailureRecord& failures)
     : options_(options),
       loaded_(loaded),
       config_(loaded.config),
       world_(world),
       signals_(signals),
+      failures_(failures),
       context_(config_, world) {
   summary_.output_dir = config_.run.output_dir;
 }
 
 TrainSession::~TrainSession() {
   signals_.set_farewell({});
+  failures_.own(nullptr);
+}
+
+void TrainSession::configure_log(const fs::path& folder) const {
+  log::configure({.level = options_.log_level.value_or(log_level(config_.logging.level)),
+                  .rank = world_.rank(),
+                  .folder = folder});
 }
 
 int TrainSession::run() {
   const LaunchOptions& launch = world_.launch();
-  log::configure({.level = options_.log_level.value_or(log_level(config_.logging.level)),
-                  .rank = launch.rank,
-                  .folder = {}});
+  configure_log({});
   data_ = open_data(config_);
   if (const int code = check_data(); code != 0) {
     return code;
   }
   const CheckpointChoice choice = prepare();
   if (!options_.dry_run) {
-    log::configure({.level = options_.log_level.value_or(log_level(config_.logging.level)),
-                    .rank = launch.rank,
-                    .folder = fs::path(config_.run.output_dir) / "logs"});
+    configure_log(log_folder(config_.run.output_dir, attempt_));
   }
   log::console(fmt::format("{} on {}\nlaunch:   {}, {} of {} ranks on this host",
                            "colossal-train " + build_id(),
@@ -153,8 +150,13 @@ int TrainSession::check_data() {
 }
 
 CheckpointChoice TrainSession::prepare() {
-  return from_text(
-      decide_on_rank_0(world_.comm(), [this] { return to_text(prepare_on_rank_0()); }));
+  const auto decision = nlohmann::json::parse(decide_on_rank_0(world_.comm(), [this] {
+    const CheckpointChoice choice = prepare_on_rank_0();
+    return to_text(choice, run_dir_ != nullptr ? run_dir_->attempt() : 1);
+  }));
+  // Only rank 0 has the run directory; log files and folders of checkpoints carry one number.
+  attempt_ = decision["attempt"].get<std::int64_t>();
+  return candidates_from(decision);
 }
 
 CheckpointChoice TrainSession::prepare_on_rank_0() {
@@ -170,6 +172,7 @@ CheckpointChoice TrainSession::prepare_on_rank_0() {
       }
     }
     run_dir_ = RunDir::open(folder, checkpoint_bytes);
+    failures_.own(run_dir_.get());
   }
   if (options_.dry_run && options_.overwrite) {
     return {};
@@ -251,9 +254,7 @@ void TrainSession::make_trainer(const RunState& state) {
   TrainerParts parts = build(config_, context_, state, data_);
   parts.phase = [this](std::string_view phase) { world_.set_phase(phase); };
   RunState start = state;
-  // Only rank 0 has the run directory; temporary folders of checkpoints carry one number.
-  const std::int64_t mine = run_dir_ != nullptr ? run_dir_->attempt() : state.attempt + 1;
-  start.attempt = std::stoll(world_.comm().gather_text(std::to_string(mine)).front());
+  start.attempt = attempt_;
   start.config_yaml = to_yaml(config_);
   start.build_id = build_id();
   trainer_ = std::make_unique<Trainer>(std::move(parts), std::move(start));
@@ -337,6 +338,7 @@ void TrainSession::write_status(std::string_view state, int exit_code) {
 }
 
 void TrainSession::farewell(int signal) {
+  world_.yield_to_failure();  // launchers stop the peers of a rank that failed by a signal
   constexpr int kSignalBase = 128;
   write_status("interrupted", kSignalBase + signal);
   log::console(

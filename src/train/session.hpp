@@ -6,6 +6,7 @@
 #include "config/config.hpp"
 #include "mesh/context.hpp"
 #include "train/commands.hpp"
+#include "train/failure_record.hpp"
 #include "train/plan_report.hpp"
 #include "train/resume.hpp"
 #include "train/run_dir.hpp"
@@ -25,11 +26,12 @@ namespace colossal {
 /// One start of `train` on one rank. All ranks run the same calls in the same order.
 class TrainSession {
  public:
-  /// All references must outlive the session.
+  /// All references must outlive the session. `failures` is told about the run directory.
   TrainSession(const TrainOptions& options,
                const Loaded& loaded,
                World& world,
-               SignalWatch& signals);
+               SignalWatch& signals,
+               FailureRecord& failures);
   ~TrainSession();
   TrainSession(const TrainSession&) = delete;
   TrainSession& operator=(const TrainSession&) = delete;
@@ -39,6 +41,7 @@ class TrainSession {
   int run();
 
  private:
+  void configure_log(const std::filesystem::path& folder) const;
   /// Rank 0 checks the data for all and says what it found. Returns the exit code.
   int check_data();
   /// Rank 0 takes the output folder and chooses; every rank gets the choice.
@@ -65,8 +68,10 @@ class TrainSession {
   const Config& config_;
   World& world_;
   SignalWatch& signals_;
+  FailureRecord& failures_;
   ParallelContext context_;
   OpenedData data_;
+  std::int64_t attempt_ = 1;
   std::unique_ptr<RunDir> run_dir_;  ///< rank 0 only, and not with --dry-run
   std::unique_ptr<Trainer> trainer_;
   std::filesystem::path resumed_from_;  ///< empty: started at step 0

@@ -41,6 +41,7 @@ void print_diagnostics(const std::vector<Diagnostic>& diagnostics) {
 /// Stops all ranks; a world of one has nobody to tell.
 [[noreturn]] void stop_world(World& world, const Error& error) {
   if (world.size() == 1) {
+    world.report(error);
     throw Error(error);
   }
   world.abort(error);
@@ -135,12 +136,29 @@ bool speaks(const LaunchOptions& launch) {
   return launch.mode != "spawn" && launch.local_rank == 0;
 }
 
+void print_error(const Error& error) {
+  const bool alike = error.kind() == ErrorKind::usage || error.kind() == ErrorKind::config;
+  bool silent = false;
+  try {
+    const LaunchOptions launch = detect_launch();
+    silent = alike && launch.mode != "spawn" && launch.local_rank != 0;
+  } catch (const Error&) {
+    silent = false;  // the launcher's variables are what is wrong
+  }
+  if (!silent) {
+    fmt::print(stderr, "{}", to_text(error));
+  }
+}
+
 int run_connected(const Config& config,
                   const LaunchOptions& launch,
-                  const std::function<int(World&)>& body) {
+                  const std::function<int(World&)>& body,
+                  const FailureListener& on_failure) {
   set_threads(config.run, launch.local_world_size);
-  const std::unique_ptr<World> world = World::connect(
-      launch, Identity{build_id(), config_hash(config)}, timeouts(config.parallel.comm));
+  const std::unique_ptr<World> world = World::connect(launch,
+                                                      Identity{build_id(), config_hash(config)},
+                                                      timeouts(config.parallel.comm),
+                                                      on_failure);
   try {
     const int code = body(*world);
     world->close();

@@ -57,11 +57,17 @@ void refuse_nested_launch(const LaunchOptions& launch);
 /// launcher has printed it already after `--nproc`.
 [[nodiscard]] bool speaks(const LaunchOptions& launch);
 
+/// Writes an error that ends this process to stderr, its id at the end of the first line. A mistake
+/// that all ranks of a host find alike is told by one of them.
+void print_error(const Error& error);
+
 /// Connects the ranks and runs `body` in each. An error after that stops all ranks by World::abort;
-/// in a world of one it is rethrown. Returns what `body` returned.
+/// in a world of one it is rethrown. `on_failure` hears of it first, and of a failure of any other
+/// rank. Returns what `body` returned.
 int run_connected(const Config& config,
                   const LaunchOptions& launch,
-                  const std::function<int(World&)>& body);
+                  const std::function<int(World&)>& body,
+                  const FailureListener& on_failure = {});
 
 /// Runs `decide` on rank 0 only and returns its text on every rank; an Error of it is thrown on
 /// every rank. Collective over `comm`.

@@ -1,5 +1,6 @@
 // Does every wrong input end with one clear error, the right exit code, and no training?
 #include "e2e/program.hpp"
+#include "support/free_port.hpp"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -70,7 +71,7 @@ class TakenPort {
   ~TakenPort() { ::close(socket_); }
   TakenPort(const TakenPort&) = delete;
   TakenPort& operator=(const TakenPort&) = delete;
-  [[nodiscard]] std::string port() const { return std::to_string(port_); }
+  [[nodiscard]] int port() const { return port_; }
 
  private:
   int socket_;
@@ -193,35 +194,22 @@ TEST_CASE("a wrong launcher environment names what is missing", "[bad]") {
       9, train_tiny(folder.path() / "run"), {.environment = {{"RANK", "0"}, {"WORLD_SIZE", "2"}}});
   CHECK(count(partial.err, "[launch-env]") == 1);
   CHECK(count(partial.err, "MASTER_ADDR") >= 1);
-  const std::map<std::string, std::string> world_2 = {{"RANK", "0"},
-                                                      {"WORLD_SIZE", "2"},
-                                                      {"LOCAL_RANK", "0"},
-                                                      {"LOCAL_WORLD_SIZE", "2"},
-                                                      {"MASTER_ADDR", "127.0.0.1"},
-                                                      {"MASTER_PORT", "29612"}};
-  const Outcome nested = run_expecting(
-      2, train_tiny(folder.path() / "run", {"--nproc", "2"}), {.environment = world_2});
+  const Setting world_2 = torchrun_rank(0, 2, free_port());
+  const Outcome nested =
+      run_expecting(2, train_tiny(folder.path() / "run", {"--nproc", "2"}), world_2);
   CHECK(count(nested.err, "[launch-nested]") == 1);
-  const Outcome alone =
-      run_expecting(8,
-                    train_tiny(folder.path() / "run", {"--set", "parallel.comm.init_timeout=3s"}),
-                    {.environment = world_2});
+  const Outcome alone = run_expecting(
+      8, train_tiny(folder.path() / "run", {"--set", "parallel.comm.init_timeout=3s"}), world_2);
   CHECK(count(alone.err, "[rendezvous]") == 1);
 }
 
 TEST_CASE("a port in use is one clear error", "[bad]") {
   const TempDir folder;
   const TakenPort taken;
-  const Outcome outcome = run_expecting(9,
-                                        train_tiny(folder.path() / "run"),
-                                        {.environment = {{"RANK", "0"},
-                                                         {"WORLD_SIZE", "2"},
-                                                         {"LOCAL_RANK", "0"},
-                                                         {"LOCAL_WORLD_SIZE", "2"},
-                                                         {"MASTER_ADDR", "127.0.0.1"},
-                                                         {"MASTER_PORT", taken.port()}}});
+  const Outcome outcome =
+      run_expecting(9, train_tiny(folder.path() / "run"), torchrun_rank(0, 2, taken.port()));
   CHECK(count(outcome.err, "[port-in-use]") == 1);
-  CHECK(count(outcome.err, taken.port()) >= 1);
+  CHECK(count(outcome.err, std::to_string(taken.port())) >= 1);
 }
 
 TEST_CASE("a loss that is not finite ends with exit code 7 on every number of ranks", "[bad]") {

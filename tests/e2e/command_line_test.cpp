@@ -90,3 +90,14 @@ TEST_CASE("the schema is JSON on stdout", "[cli]") {
   const Json schema = Json::parse(run_expecting(0, {"config", "schema"}).out);
   CHECK(schema.at("properties").contains("optimizer"));
 }
+
+TEST_CASE("a schedule is drawn into a file, or the folder is refused", "[usage]") {
+  const TempDir folder;
+  const std::string picture = (folder.path() / "lr.svg").string();
+  run_expecting(0, {"plan", data_file("tiny.yaml"), "--lr-plot", picture});
+  CHECK(read_file(picture).starts_with("<svg"));
+  const std::string nowhere = (folder.path() / "none" / "lr.svg").string();
+  const Outcome refused = run_expecting(9, {"plan", data_file("tiny.yaml"), "--lr-plot", nowhere});
+  CHECK(count(refused.err, "[lr-plot-unwritable]") == 1);
+  CHECK(count(refused.err, nowhere) == 1);
+}

@@ -177,6 +177,15 @@ Arguments train_endless(const fs::path& folder, const Arguments& more) {
   return arguments;
 }
 
+Setting torchrun_rank(int rank, int world_size, int port) {
+  return {.environment = {{"RANK", std::to_string(rank)},
+                          {"WORLD_SIZE", std::to_string(world_size)},
+                          {"LOCAL_RANK", std::to_string(rank)},
+                          {"LOCAL_WORLD_SIZE", std::to_string(world_size)},
+                          {"MASTER_ADDR", "127.0.0.1"},
+                          {"MASTER_PORT", std::to_string(port)}}};
+}
+
 std::string data_file(const std::string& name) {
   return std::string(COLOSSAL_TEST_DATA) + "/" + name;
 }
@@ -209,6 +218,10 @@ int count(const std::string& text, const std::string& part) {
     ++found;
   }
   return found;
+}
+
+int times_told(const Outcome& outcome, const std::string& part) {
+  return count(outcome.err.substr(0, outcome.err.find("launch: rank ")), part);
 }
 
 std::map<int, Json> records(const fs::path& folder, const std::string& kind) {

@@ -71,6 +71,9 @@ Arguments train_tiny(const std::filesystem::path& folder, const Arguments& more 
 /// The same for a run that must be stopped: a million steps, nothing saved.
 Arguments train_endless(const std::filesystem::path& folder, const Arguments& more = {});
 
+/// The setting of one rank of a job on this machine, as torchrun gives it.
+Setting torchrun_rank(int rank, int world_size, int port);
+
 /// A file beside the tests.
 std::string data_file(const std::string& name);
 
@@ -82,6 +85,9 @@ void flip_bytes(const std::filesystem::path& file);
 
 /// Number of times that `part` occurs in `text`.
 int count(const std::string& text, const std::string& part);
+
+/// The same in stderr, without the launcher's block, which quotes the message of the failed rank.
+int times_told(const Outcome& outcome, const std::string& part);
 
 /// Records of metrics.jsonl of one kind, the last one of each step.
 std::map<int, Json> records(const std::filesystem::path& folder, const std::string& kind = "train");

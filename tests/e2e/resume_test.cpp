@@ -103,6 +103,7 @@ TEST_CASE("a finished run has nothing to do", "[resume]") {
   for (const char* mode : {"auto", "require"}) {
     const Outcome again = run_expecting(0, train_tiny(folder.path(), {"--resume", mode}));
     CHECK(count(again.err, "nothing to do") == 1);
+    CHECK(count(again.err, "[output-finished]") == 1);
   }
   CHECK(read_file(folder.path() / "metrics.jsonl") == metrics);
   const Outcome longer =
@@ -131,7 +132,7 @@ TEST_CASE("another model is refused by name", "[resume]") {
   for (const char* processes : {"1", "2"}) {
     const Outcome outcome = run_expecting(
         5, train_tiny(folder.path(), {"--nproc", processes, "--set", "model.hidden_size=48"}));
-    CHECK(count(outcome.err, "[resume-mismatch]") == 1);
+    CHECK(times_told(outcome, "[resume-mismatch]") == 1);
     CHECK(count(outcome.err, "model.hidden_size") >= 1);
     CHECK(count(outcome.err, "48") >= 1);
   }
@@ -217,7 +218,7 @@ TEST_CASE("a damaged checkpoint is never skipped in silence", "[resume]") {
     for (const char* mode : {"auto", "require"}) {
       const Outcome outcome =
           run_expecting(5, train_tiny(run_dir, {"--nproc", "2", "--resume", mode}));
-      CHECK(count(outcome.err, "[checkpoint-damaged]") == 1);
+      CHECK(times_told(outcome, "[checkpoint-damaged]") == 1);
       CHECK(count(outcome.err, "step-00000006") >= 1);
       CHECK(count(outcome.err, "step-00000012") >= 1);
     }
@@ -235,7 +236,7 @@ TEST_CASE("a damaged checkpoint is never skipped in silence", "[resume]") {
     }
     const Outcome outcome =
         run_expecting(5, train_tiny(run_dir, {"--nproc", "2", "--set", "train.steps=13"}));
-    CHECK(count(outcome.err, "[checkpoint-damaged]") == 1);
+    CHECK(times_told(outcome, "[checkpoint-damaged]") == 1);
   }
 }
 

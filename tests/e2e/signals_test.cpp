@@ -48,41 +48,54 @@ TEST_CASE("SIGINT and SIGTERM end a single process with 128 + n", "[signals]") {
 TEST_CASE("SIGINT and SIGTERM to the launcher end all ranks", "[signals]") {
   for (const int signal : {SIGINT, SIGTERM}) {
     const TempDir folder;
-    Program program(train_endless(folder.path(), {"--nproc", "2"}));
+    Program program(train_endless(folder.path(), {"--nproc", "4"}));
     program.await_stderr("step  2/");
     const std::vector<pid_t> ranks = program.children();
-    REQUIRE(ranks.size() == 2);
+    REQUIRE(ranks.size() == 4);
     program.send(signal);
     CHECK(program.wait().code == 128 + signal);
     require_gone(ranks);
+    const Json status = Json::parse(read_file(folder.path() / "status.json"));
+    CHECK(status.at("state") == "interrupted");
+    CHECK(status.at("exit") == 128 + signal);
+    CHECK_FALSE(fs::exists(folder.path() / "abort.json"));
   }
 }
 
 TEST_CASE("no rank outlives a launcher that is killed", "[signals]") {
   const TempDir folder;
-  Program program(train_endless(folder.path(), {"--nproc", "2"}));
+  Program program(train_endless(folder.path(), {"--nproc", "4"}));
   program.await_stderr("step  2/");
   const std::vector<pid_t> ranks = program.children();
-  REQUIRE(ranks.size() == 2);
+  REQUIRE(ranks.size() == 4);
   program.send(SIGKILL);
   program.wait();
   require_gone(ranks);
 }
 
 TEST_CASE("a rank that is killed stops the others and is named", "[signals]") {
-  const TempDir folder;
-  Program program(train_endless(folder.path(), {"--nproc", "2"}));
-  program.await_stderr("step  2/");
-  const std::vector<pid_t> ranks = program.children();
-  REQUIRE(ranks.size() == 2);
-  ::kill(ranks.back(), SIGKILL);
-  const Outcome outcome = program.wait();
-  INFO(outcome.err);
-  CHECK(outcome.code != 0);
-  CHECK(count(outcome.err, "launch: rank ") == 1);
-  const Json status = Json::parse(read_file(folder.path() / "status.json"));
-  CHECK(status.at("state") != "running");
-  require_gone(ranks);
+  for (const std::size_t victim : {std::size_t{0}, std::size_t{1}}) {
+    const TempDir folder;
+    Program program(train_endless(folder.path(), {"--nproc", "2"}));
+    program.await_stderr("step  2/");
+    const std::vector<pid_t> ranks = program.children();
+    REQUIRE(ranks.size() == 2);
+    const auto start = std::chrono::steady_clock::now();
+    ::kill(ranks[victim], SIGKILL);
+    const Outcome outcome = program.wait();
+    INFO(outcome.err);
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+    require_gone(ranks);
+    CHECK(outcome.code == 137);
+    const std::string process = std::to_string(ranks[victim]);
+    const Json abort = Json::parse(read_file(folder.path() / "abort.json"));
+    const std::string rank = std::to_string(abort.at("rank").get<int>());
+    CHECK(count(outcome.err, "launch: rank " + rank + " of 2 (process " + process + ")") == 1);
+    CHECK(abort.at("code") == 137);
+    const Json status = Json::parse(read_file(folder.path() / "status.json"));
+    CHECK(status.at("state") == "failed");
+    CHECK(status.at("exit") == 137);
+  }
 }
 
 TEST_CASE("a closed pipe ends a listing quietly and a run not at all", "[signals]") {

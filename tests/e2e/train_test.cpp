@@ -1,5 +1,6 @@
 // Does a run do what its file says, and leave behind what section 9 promises?
 #include "e2e/program.hpp"
+#include "support/free_port.hpp"
 
 #include <fmt/format.h>
 
@@ -124,27 +125,11 @@ TEST_CASE("a dry run builds everything and trains nothing", "[train]") {
   }
 }
 
-TEST_CASE("two jobs on one machine do not meet", "[train]") {
-  const TempDir folder;
-  Program first(train_tiny(folder.path() / "a", {"--nproc", "2"}));
-  Program second(train_tiny(folder.path() / "b", {"--nproc", "2"}));
-  CHECK(first.wait().code == 0);
-  CHECK(second.wait().code == 0);
-  require_same_losses(folder.path() / "a", folder.path() / "b", 0);
-}
-
 TEST_CASE("ranks started by torchrun's variables form one run", "[train]") {
   const TempDir folder;
-  const auto setting = [](const char* rank) {
-    return Setting{.environment = {{"RANK", rank},
-                                   {"WORLD_SIZE", "2"},
-                                   {"LOCAL_RANK", rank},
-                                   {"LOCAL_WORLD_SIZE", "2"},
-                                   {"MASTER_ADDR", "127.0.0.1"},
-                                   {"MASTER_PORT", "29611"}}};
-  };
-  Program first(train_tiny(folder.path() / "torchrun"), setting("0"));
-  Program second(train_tiny(folder.path() / "torchrun"), setting("1"));
+  const int port = free_port();
+  Program first(train_tiny(folder.path() / "torchrun"), torchrun_rank(0, 2, port));
+  Program second(train_tiny(folder.path() / "torchrun"), torchrun_rank(1, 2, port));
   const Outcome rank_0 = first.wait();
   const Outcome rank_1 = second.wait();
   INFO(rank_0.err << "\n--- rank 1\n" << rank_1.err);

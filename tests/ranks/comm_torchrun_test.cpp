@@ -1,6 +1,7 @@
 // Does a run under torchrun's environment, without our launcher, end by itself when a rank fails?
 #include "process.hpp"
 #include "support/catch.hpp"
+#include "support/free_port.hpp"
 
 #include <memory>
 #include <netinet/in.h>
@@ -52,32 +53,73 @@ TEST_CASE("ranks under torchrun's variables find each other and part", "[torchru
   }
 }
 
-TEST_CASE("when a rank throws the others exit 8 and name it", "[torchrun]") {
+TEST_CASE("when a rank throws the others exit 8, and one message names it", "[torchrun]") {
   const int culprit = GENERATE(0, 2);
   const auto ranks = start_all(3, "rank=" + std::to_string(culprit) + ",step=1,kind=throw");
   REQUIRE(ranks[static_cast<std::size_t>(culprit)]->wait(20s) == 1);
-  const std::string message = "error: rank " + std::to_string(culprit) +
-                              " failed: fault asked for at step 1 [fault-thrown]";
+  const std::string prefix = culprit == 0 ? "" : "[rank " + std::to_string(culprit) + "] ";
   for (int rank = 0; rank < 3; ++rank) {
     Process& process = *ranks[static_cast<std::size_t>(rank)];
-    if (rank != culprit) {
-      REQUIRE(process.wait(10s) == 8);
-      INFO(process.err());
-      CHECK(count_of(process.err(), message) == 1);
-    }
+    REQUIRE(process.wait(10s) == (rank == culprit ? 1 : 8));
+    INFO(process.err());
+    CHECK(process.err() ==
+          (rank == culprit ? prefix + "error: fault asked for at step 1 [fault-thrown]\n" : ""));
   }
 }
 
-TEST_CASE("when a rank is killed the others exit 8 and name it", "[torchrun]") {
+TEST_CASE("when a rank is killed the others exit 8, and one message names it", "[torchrun]") {
   const auto ranks = start_all(3, "rank=1,step=1,kind=kill");
   REQUIRE(ranks[1]->wait(20s) == 137);
-  for (const int rank : {0, 2}) {
-    Process& process = *ranks[static_cast<std::size_t>(rank)];
-    REQUIRE(process.wait(10s) == 8);
-    INFO(process.err());
-    CHECK(count_of(process.err(), "rank 1 died without a message: all_reduce #2 of group world") ==
-          1);
+  REQUIRE(ranks[0]->wait(10s) == 8);
+  REQUIRE(ranks[2]->wait(10s) == 8);
+  const std::string told = ranks[0]->err() + ranks[2]->err();
+  INFO(told);
+  CHECK(count_of(told, "error: ") == 1);
+  CHECK(count_of(told, "rank 1 died without a message: all_reduce #2 of group world") == 1);
+  CHECK(count_of(told, "[peer-lost]") == 1);
+}
+
+TEST_CASE("what the group check finds is told once", "[torchrun]") {
+  const int port = free_port();
+  std::vector<std::unique_ptr<Process>> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.push_back(start("hash", variables(rank, 3, port)));
   }
+  std::string told;
+  for (const auto& rank : ranks) {
+    REQUIRE(rank->wait(20s) == 3);
+    told += rank->err();
+  }
+  INFO(told);
+  CHECK(count_of(told, "error: ") == 1);
+  CHECK(count_of(told, "configuration differs from rank 0 (hash hash-1 vs hash-0)") == 1);
+  CHECK(count_of(told, "[config-differs]") == 1);
+}
+
+TEST_CASE("a rank that never arrives is told once, by those that wait", "[torchrun]") {
+  const int port = free_port();
+  const auto first = start("absent", variables(0, 3, port));
+  const auto last = start("absent", variables(2, 3, port));
+  REQUIRE(first->wait(20s) == 8);
+  REQUIRE(last->wait(20s) == 8);
+  const std::string told = first->err() + last->err();
+  INFO(told);
+  CHECK(count_of(told, "error: ") == 1);
+  CHECK(count_of(told, "rank 1 of 3 did not arrive within 2 s") == 1);
+}
+
+TEST_CASE("a signal does not hide the failure that it follows", "[torchrun]") {
+  // As torchrun does: the peers of a rank that has failed get SIGTERM at once.
+  const int port = free_port();
+  std::vector<std::unique_ptr<Process>> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    std::vector<std::string> environment = variables(rank, 2, port);
+    environment.push_back("COLOSSAL_FAULT=rank=1,step=1,kind=throw");
+    ranks.push_back(start("yield", environment));
+  }
+  REQUIRE(ranks[1]->wait(20s) == 1);
+  ranks[0]->signal(SIGTERM);
+  REQUIRE(ranks[0]->wait(10s) == 8);
 }
 
 TEST_CASE("when the store's host is killed the others exit 8", "[torchrun]") {
@@ -88,6 +130,7 @@ TEST_CASE("when the store's host is killed the others exit 8", "[torchrun]") {
     REQUIRE(process.wait(10s) == 8);
     INFO(process.err());
     CHECK(count_of(process.err(), "the launcher or rank 0 has ended") == 1);
+    CHECK(count_of(process.err(), "[store-lost]") == 1);
   }
 }
 
@@ -100,6 +143,7 @@ TEST_CASE("a rank that stops beating is lost", "[torchrun]") {
   second->signal(SIGSTOP);
   REQUIRE(first->wait(10s) == 8);
   CHECK(count_of(first->err(), "rank 1 is lost: no heartbeat for 2 s") == 1);
+  CHECK(count_of(first->err(), "[peer-lost]") == 1);
 }
 
 TEST_CASE("a port in use is named with the fix", "[torchrun]") {

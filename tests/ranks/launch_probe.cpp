@@ -34,7 +34,23 @@ void run_steps(World& world) {
   }
 }
 
+/// SIGTERM asks the watchdog before the process ends by it, as a run does.
+void yield_on_sigterm(World& world) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  std::thread([&world, set] {
+    int number = 0;
+    sigwait(&set, &number);
+    world.yield_to_failure();
+    std::_Exit(128 + number);
+  }).detach();
+}
+
 void run_scenario(World& world, std::string_view scenario) {
+  if (scenario == "yield") {
+    yield_on_sigterm(world);
+  }
   if (scenario == "warn") {
     colossal::log::warn("the same on every rank");
     std::fprintf(stderr, "raw line of rank %d\n", world.rank());
@@ -82,11 +98,18 @@ int main(int argc, char** argv) {
     return 2;
   }
   colossal::guard_child();
+  if (arguments[2] == "yield") {  // before any thread exists, which would take the signal
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  }
   try {
     const bool is_launcher = num_processes > 0 && colossal::detect_launch().mode == "single";
-    return is_launcher ? colossal::launch_local(num_processes, arguments) : run_rank(arguments[2]);
+    return is_launcher ? colossal::launch_local({num_processes, arguments}).exit_code
+                       : run_rank(arguments[2]);
   } catch (const colossal::Error& error) {
-    colossal::log::error("{} [{}]", error.what(), error.id());
+    colossal::log::failure(error);
     return error.exit_code();
   }
 }

@@ -3,13 +3,11 @@
 
 #include <fcntl.h>
 #include <fstream>
-#include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -126,18 +124,6 @@ int count_of(const std::string& text, const std::string& part) {
     ++count;
   }
   return count;
-}
-
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  ::bind(fd, reinterpret_cast<const sockaddr*>(&address), length);
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  ::close(fd);
-  return ntohs(address.sin_port);
 }
 
 }  // namespace colossal::test

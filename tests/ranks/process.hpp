@@ -41,7 +41,4 @@ class Process {
 /// Number of non-overlapping occurrences.
 [[nodiscard]] int count_of(const std::string& text, const std::string& part);
 
-/// A TCP port that is free now.
-[[nodiscard]] int free_port();
-
 }  // namespace colossal::test

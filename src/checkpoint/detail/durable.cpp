@@ -2,6 +2,7 @@
 #include "checkpoint/detail/durable.hpp"
 
 #include "core/error.hpp"
+#include "core/system.hpp"
 
 #include <fmt/format.h>
 
@@ -19,26 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class FileDescriptor {
- public:
-  FileDescriptor(const fs::path& path, int flags)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
-    if (fd_ < 0) {
-      fail_write(path, errno, "");
-    }
+Descriptor open_file(const fs::path& path, int flags) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+  if (file.get() < 0) {
+    fail_write(path, errno, "");
   }
-  ~FileDescriptor() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
+  return file;
+}
 
 void write_all(const fs::path& path, int fd, std::string_view text) {
   while (!text.empty()) {
@@ -97,7 +85,7 @@ void fail_write(const fs::path& file, int error_number, std::string_view text) {
 }
 
 void sync_to_disk(const fs::path& path) {
-  const FileDescriptor file(path, O_RDONLY);
+  const Descriptor file = open_file(path, O_RDONLY);
   if (::fsync(file.get()) != 0) {
     fail_write(path, errno, "");
   }
@@ -106,7 +94,7 @@ void sync_to_disk(const fs::path& path) {
 void write_text(const fs::path& path, std::string_view text) {
   const fs::path fresh = fs::path(path).concat(".new");
   {
-    const FileDescriptor file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
+    const Descriptor file = open_file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
     write_all(path, file.get(), text);
     if (::fsync(file.get()) != 0) {
       fail_write(path, errno, "");

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kVerdictKey = "verdict";
 constexpr const char* kGood = "good";
 /// Raised whenever the keys or texts that ranks exchange change.
-constexpr int kProtocol = 1;
+constexpr int kProtocol = 2;
 
 std::string member_key(int rank) {
   return fmt::format("member/{}", rank);
@@ -68,25 +68,26 @@ Member describe_self(const LaunchOptions& launch, const Identity& identity) {
           identity.config_hash};
 }
 
-/// Why the run cannot start. Travels as text so that every rank throws the same error.
-struct Objection {
-  ErrorKind kind = ErrorKind::comm;
-  std::string id;
-  std::string message;
-};
-
-std::string to_text(const Objection& objection) {
-  return fmt::format("{} {} {}", static_cast<int>(objection.kind), objection.id, objection.message);
+/// Objections travel as text, with their author's token, so that exactly one process tells it.
+std::string to_text(const Objection& objection, const std::string& author) {
+  return fmt::format("{} {} {} {} {}",
+                     static_cast<int>(objection.kind),
+                     objection.id,
+                     objection.rank,
+                     author,
+                     objection.message);
 }
 
-[[noreturn]] void throw_objection(const std::string& text) {
+Objection parse_objection(const std::string& text, const std::string& self) {
   std::istringstream in(text);
   int kind = 0;
-  std::string id;
-  std::string message;
-  in >> kind >> id >> std::ws;
-  std::getline(in, message, '\0');
-  fail(static_cast<ErrorKind>(kind), id, "{}", message);
+  std::string author;
+  Objection objection;
+  in >> kind >> objection.id >> objection.rank >> author >> std::ws;
+  std::getline(in, objection.message, '\0');
+  objection.kind = static_cast<ErrorKind>(kind);
+  objection.mine = author == self;
+  return objection;
 }
 
 Objection missing_ranks(Store& store, int world_size, std::chrono::milliseconds timeout) {
@@ -108,7 +109,8 @@ Objection missing_ranks(Store& store, int world_size, std::chrono::milliseconds 
                   fmt::join(missing, ", "),
                   world_size,
                   static_cast<double>(timeout.count()) / 1000.0,
-                  fmt::join(hosts, ", "))};
+                  fmt::join(hosts, ", ")),
+      missing.empty() ? 0 : missing.front()};
 }
 
 std::optional<Objection> compare(const std::vector<Member>& members) {
@@ -125,7 +127,8 @@ std::optional<Objection> compare(const std::vector<Member>& members) {
                       member.host,
                       member.build,
                       members[0].host,
-                      members[0].build)};
+                      members[0].build),
+          static_cast<int>(rank)};
     }
     if (member.config_hash != members[0].config_hash) {
       return Objection{
@@ -136,7 +139,8 @@ std::optional<Objection> compare(const std::vector<Member>& members) {
                       rank,
                       member.host,
                       member.config_hash,
-                      members[0].config_hash)};
+                      members[0].config_hash),
+          static_cast<int>(rank)};
     }
     if (!places.emplace(member.host, member.local_rank).second) {
       return Objection{
@@ -146,14 +150,18 @@ std::optional<Objection> compare(const std::vector<Member>& members) {
                       "the processes of a machine from 0",
                       member.host,
                       member.local_rank,
-                      rank)};
+                      rank),
+          static_cast<int>(rank)};
     }
   }
   return std::nullopt;
 }
 
 /// Rank 0: waits for all members, unless somebody objects before.
-void judge(Store& store, int world_size, std::chrono::milliseconds timeout) {
+void judge(Store& store,
+           int world_size,
+           std::chrono::milliseconds timeout,
+           const std::string& author) {
   const auto deadline = Clock::now() + timeout;
   std::vector<Member> members;
   while (std::ssize(members) < world_size) {
@@ -162,19 +170,19 @@ void judge(Store& store, int world_size, std::chrono::milliseconds timeout) {
     } else if (store.get(kVerdictKey)) {
       return;
     } else if (Clock::now() > deadline) {
-      store.set_if_absent(kVerdictKey, to_text(missing_ranks(store, world_size, timeout)));
+      store.set_if_absent(kVerdictKey, to_text(missing_ranks(store, world_size, timeout), author));
       return;
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
   const auto objection = compare(members);
-  store.set_if_absent(kVerdictKey, objection ? to_text(*objection) : kGood);
+  store.set_if_absent(kVerdictKey, objection ? to_text(*objection, author) : kGood);
 }
 
 /// A second process that claims a rank: it stops itself, and the run if that has not started yet.
-void refuse_duplicate(Store& store, int rank, const Member& first, const Member& second) {
-  const Objection objection{
+Objection refuse_duplicate(int rank, const Member& first, const Member& second) {
+  return {
       ErrorKind::comm,
       "duplicate-rank",
       fmt::format("rank {} exists twice: process {} on {} and process {} on {}; give every process "
@@ -183,36 +191,40 @@ void refuse_duplicate(Store& store, int rank, const Member& first, const Member&
                   first.pid,
                   first.host,
                   second.pid,
-                  second.host)};
-  store.set_if_absent(kVerdictKey, to_text(objection));
-  throw_objection(to_text(objection));
+                  second.host),
+      rank,
+      true};
 }
 
 }  // namespace
 
-void check_group(Store& store,
-                 const LaunchOptions& launch,
-                 const Identity& identity,
-                 std::chrono::milliseconds timeout) {
+std::optional<Objection> check_group(Store& store,
+                                     const LaunchOptions& launch,
+                                     const Identity& identity,
+                                     std::chrono::milliseconds timeout) {
   const Member self = describe_self(launch, identity);
+  const std::string author =
+      fmt::format("{}:{}:{}:{}", self.host, self.pid, launch.rank, self.local_rank);
   const std::string mine = to_text(self);
   const std::string winner = store.set_if_absent(member_key(launch.rank), mine);
   if (winner != mine) {
-    refuse_duplicate(store, launch.rank, parse_member(winner), self);
+    const Objection objection = refuse_duplicate(launch.rank, parse_member(winner), self);
+    store.set_if_absent(kVerdictKey, to_text(objection, author));
+    return objection;
   }
   if (launch.rank == 0) {
-    judge(store, launch.world_size, timeout);
+    judge(store, launch.world_size, timeout, author);
   }
   // Rank 0 may have started its own wait later than this rank did, and lists the missing ranks for
   // all.
   const auto patience = timeout + std::chrono::seconds(5);
   if (!store.wait(kVerdictKey, patience)) {
-    store.set_if_absent(kVerdictKey, to_text(missing_ranks(store, launch.world_size, patience)));
+    store.set_if_absent(kVerdictKey,
+                        to_text(missing_ranks(store, launch.world_size, patience), author));
   }
   const auto verdict = store.get(kVerdictKey);
-  if (verdict && *verdict != kGood) {
-    throw_objection(*verdict);
-  }
+  return verdict && *verdict != kGood ? std::optional(parse_objection(*verdict, author))
+                                      : std::nullopt;
 }
 
 }  // namespace colossal::detail

@@ -1,6 +1,7 @@
 // How is a process started with posix_spawn, and how is its output read without blocking?
 #include "comm/detail/local_job.hpp"
 
+#include "comm/detail/peers.hpp"
 #include "core/error.hpp"
 
 #include <fmt/format.h>
@@ -29,11 +30,11 @@ void check_system(int error_number, std::string_view what) {
 }
 
 /// Both ends of a pipe that no other child inherits; the read end does not block.
-std::array<int, 2> open_pipe() {
+std::array<Descriptor, 2> open_pipe() {
   std::array<int, 2> ends{};
   check_system(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe");
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return ends;
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 /// posix_spawn's two option objects.
@@ -125,6 +126,7 @@ Environment environment_of(int rank, int port, const LocalJobOptions& options) {
   environment.set("LOCAL_WORLD_SIZE", num_ranks);
   environment.set("MASTER_ADDR", "127.0.0.1");
   environment.set("MASTER_PORT", std::to_string(port));
+  environment.set("TORCHELASTIC_RESTART_COUNT", "0");  // an outer launcher's is not ours
   environment.set(kLauncherVariable, std::to_string(::getpid()));
   for (const auto& [name, value] : options.environment) {
     environment.set(name, value);
@@ -136,7 +138,7 @@ Environment environment_of(int rank, int port, const LocalJobOptions& options) {
 
 LocalJob::LocalJob(const LocalJobOptions& options, LineSink sink)
     : sink_(std::move(sink)),
-      store_(Store::host({}, std::chrono::seconds(60))),
+      store_(Store::host({.prefix = store_prefix(0)}, std::chrono::seconds(60))),
       children_(static_cast<std::size_t>(options.num_ranks)) {
   try {
     for (int rank = 0; rank < options.num_ranks; ++rank) {
@@ -156,26 +158,21 @@ void LocalJob::end() noexcept {
   if (num_running() > 0) {
     signal_all(SIGKILL);
   }
-  for (Child& child : children_) {
+  for (const Child& child : children_) {
     if (child.running) {
       ::waitpid(child.pid, nullptr, 0);
-    }
-    for (const int fd : {child.out.fd, child.err.fd}) {
-      if (fd >= 0) {
-        ::close(fd);
-      }
     }
   }
 }
 
 void LocalJob::start(int rank, const LocalJobOptions& options) {
   Child& child = children_[static_cast<std::size_t>(rank)];
-  const auto out = open_pipe();
-  const auto err = open_pipe();
-  child.out.fd = out[0];
-  child.err.fd = err[0];
+  auto out = open_pipe();
+  auto err = open_pipe();
+  child.out.fd = std::move(out[0]);
+  child.err.fd = std::move(err[0]);
   SpawnOptions spawn;
-  spawn.redirect(out[1], err[1]);
+  spawn.redirect(out[1].get(), err[1].get());
   spawn.isolate(children_.front().pid);
   Environment environment = environment_of(rank, store_->endpoint().port, options);
   std::vector<std::string> arguments = options.arguments;
@@ -190,8 +187,6 @@ void LocalJob::start(int rank, const LocalJobOptions& options) {
                                     spawn.attributes(),
                                     argv.data(),
                                     environment.pointers().data());
-  ::close(out[1]);
-  ::close(err[1]);
   check_system(failure, "posix_spawn");
   child.running = true;
 }
@@ -200,8 +195,8 @@ std::vector<ChildExit> LocalJob::poll(std::chrono::milliseconds timeout, int wak
   std::vector<pollfd> ready{{wake_fd, POLLIN, 0}};
   std::vector<std::pair<int, Stream>> sources{{-1, Stream::out}};
   for (std::size_t i = 0; i < children_.size(); ++i) {
-    ready.push_back({children_[i].out.fd, POLLIN, 0});
-    ready.push_back({children_[i].err.fd, POLLIN, 0});
+    ready.push_back({children_[i].out.fd.get(), POLLIN, 0});
+    ready.push_back({children_[i].err.fd.get(), POLLIN, 0});
     sources.emplace_back(static_cast<int>(i), Stream::out);
     sources.emplace_back(static_cast<int>(i), Stream::err);
   }
@@ -220,8 +215,8 @@ void LocalJob::drain(int rank, Stream stream) {
   Child& child = children_[static_cast<std::size_t>(rank)];
   Pipe& pipe = stream == Stream::out ? child.out : child.err;
   std::array<char, 16384> buffer;
-  while (pipe.fd >= 0) {
-    const ssize_t count = ::read(pipe.fd, buffer.data(), buffer.size());
+  while (pipe.fd.get() >= 0) {
+    const ssize_t count = ::read(pipe.fd.get(), buffer.data(), buffer.size());
     if (count < 0) {
       return;  // nothing more for now
     }
@@ -246,15 +241,12 @@ void LocalJob::finish_output(int rank, Stream stream) {
     sink_(rank, stream, pipe.partial);
     pipe.partial.clear();
   }
-  if (pipe.fd >= 0) {
-    ::close(pipe.fd);
-    pipe.fd = -1;
-  }
+  pipe.fd = Descriptor();
 }
 
 bool LocalJob::exit_is_near() const {
   return std::any_of(children_.begin(), children_.end(), [](const Child& child) {
-    return child.running && child.out.fd < 0 && child.err.fd < 0;
+    return child.running && child.out.fd.get() < 0 && child.err.fd.get() < 0;
   });
 }
 

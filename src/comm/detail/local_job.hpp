@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/detail/store.hpp"
+#include "core/system.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -58,12 +59,14 @@ class LocalJob {
   [[nodiscard]] int num_running() const;
   /// Process id of a rank.
   [[nodiscard]] pid_t pid(int rank) const;
+  /// The store that this process hosts for the ranks.
+  [[nodiscard]] Store& store() const { return *store_; }
   /// Sends a signal to every process of the job, also to processes that the ranks have started.
   void signal_all(int number) const;
 
  private:
   struct Pipe {
-    int fd = -1;
+    Descriptor fd;
     std::string partial;
   };
   struct Child {

@@ -22,15 +22,52 @@ std::string beat_key(int rank) {
 }  // namespace
 
 std::string to_text(const Failure& failure) {
-  return fmt::format("{} {} {}", failure.rank, failure.exit_code, failure.text);
+  return fmt::format("{} {} {} {} {}",
+                     failure.reporter,
+                     failure.rank,
+                     failure.exit_code,
+                     failure.id,
+                     failure.text);
 }
 
 Failure parse_failure(std::string_view text) {
   std::istringstream in{std::string(text)};
   Failure failure;
-  in >> failure.rank >> failure.exit_code >> std::ws;
+  in >> failure.reporter >> failure.rank >> failure.exit_code >> failure.id >> std::ws;
   std::getline(in, failure.text, '\0');
   return failure;
+}
+
+std::string sentence(const Failure& failure) {
+  const std::string told = log::with_id(failure.text, failure.id);
+  // Errors of comm and of the launcher name the culprit themselves.
+  const bool names_rank =
+      failure.exit_code == static_cast<int>(ErrorKind::comm) || failure.reporter == kLauncherRank;
+  return names_rank ? told : fmt::format("rank {} failed: {}", failure.rank, told);
+}
+
+std::string store_prefix(int attempt) {
+  return fmt::format("colossal/{}", attempt);
+}
+
+RunFailure with_phases(const Failure& failure, Store& store, int world_size) {
+  RunFailure run{failure.rank, failure.exit_code, failure.id, failure.text, {}};
+  run.phases.resize(static_cast<std::size_t>(world_size));
+  try {
+    for (int rank = 0; rank < world_size; ++rank) {
+      const auto beat = store.get(beat_key(rank));
+      run.phases[static_cast<std::size_t>(rank)] = beat ? parse_beat(*beat).phase : "";
+    }
+  } catch (const Error& error) {
+    log::debug("the phases of the other ranks are lost: {}", error.what());
+  }
+  return run;
+}
+
+void FailureNotice::tell(const RunFailure& failure) {
+  if (listener_) {
+    std::call_once(once_, listener_, failure);
+  }
 }
 
 Failure report_failure(Store& store, const Failure& failure) {

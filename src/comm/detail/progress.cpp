@@ -46,22 +46,27 @@ Beat Progress::next_beat() {
   return beat_;
 }
 
-std::string blame(const Collective& collective,
-                  const std::vector<int>& ranks,
-                  const std::vector<Beat>& beats) {
+Blame blame(const Collective& collective,
+            const std::vector<int>& ranks,
+            const std::vector<Beat>& beats) {
   std::string text;
+  std::optional<int> first;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const auto it = beats[i].entered.find(collective.group);
     const Beat::Entered last = it == beats[i].entered.end() ? Beat::Entered{} : it->second;
     const std::string named =
         fmt::format("{} #{} of group {}", collective.op, collective.sequence, collective.group);
+    const bool elsewhere = last.sequence == collective.sequence && last.op != collective.op;
+    if (!first && (elsewhere || last.sequence < collective.sequence)) {
+      first = ranks[i];
+    }
     if (last.sequence < collective.sequence) {
       text += fmt::format("{}rank {} never entered {} (it is in '{}')",
                           text.empty() ? "" : "; ",
                           ranks[i],
                           named,
                           beats[i].phase);
-    } else if (last.sequence == collective.sequence && last.op != collective.op) {
+    } else if (elsewhere) {
       text += fmt::format("{}rank {} entered {} #{} instead of {}",
                           text.empty() ? "" : "; ",
                           ranks[i],
@@ -70,7 +75,10 @@ std::string blame(const Collective& collective,
                           named);
     }
   }
-  return text.empty() ? "every rank has entered it: the connection or a rank is too slow" : text;
+  if (!first) {
+    text = "every rank has entered it: the connection or a rank is too slow";
+  }
+  return {text, first};
 }
 
 }  // namespace colossal::detail

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,10 +48,16 @@ class Progress {
   Beat beat_;
 };
 
-/// The ranks that explain why `collective` did not finish: who never entered it, or entered another
-/// one. ranks[i] said beats[i].
-[[nodiscard]] std::string blame(const Collective& collective,
-                                const std::vector<int>& ranks,
-                                const std::vector<Beat>& beats);
+/// Who explains why a collective did not finish.
+struct Blame {
+  std::string text;
+  /// The first rank to blame; none if all have entered.
+  std::optional<int> rank;
+};
+
+/// The ranks that never entered `collective`, or entered another one. ranks[i] said beats[i].
+[[nodiscard]] Blame blame(const Collective& collective,
+                          const std::vector<int>& ranks,
+                          const std::vector<Beat>& beats);
 
 }  // namespace colossal::detail

@@ -12,7 +12,7 @@ namespace {
 
 void throw_if_reported(Store& store) {
   if (const auto failure = reported_failure(store)) {
-    fail(ErrorKind::comm, "peer-failed", "{}", failure->text);
+    fail(ErrorKind::comm, "peer-failed", "{}", sentence(*failure));
   }
 }
 
@@ -26,9 +26,21 @@ std::string join_ranks(const std::vector<int>& ranks) {
 
 }  // namespace
 
+Failure Session::failure_of(const Error& error) const {
+  int rank = launch.rank;
+  if (error.id() == "store-lost") {
+    rank = store_host();
+  } else if (error.kind() == ErrorKind::comm) {
+    rank = culprit.value_or(launch.rank);
+  }
+  return {launch.rank, rank, error.exit_code(), std::string(error.id()), error.what()};
+}
+
 void Session::fail_timeout(const Collective& collective, const std::vector<int>& ranks) {
+  explaining = true;
   throw_if_reported(*store);
-  const std::vector<Beat> beats = read_beats(*store, ranks);
+  const Blame blamed = blame(collective, ranks, read_beats(*store, ranks));
+  culprit = blamed.rank;
   fail(ErrorKind::comm,
        "collective-timeout",
        "{} #{} of group {} ({} bytes) did not finish within {} s on rank {}: {}; "
@@ -39,12 +51,13 @@ void Session::fail_timeout(const Collective& collective, const std::vector<int>&
        collective.bytes,
        seconds(timeouts.collective),
        launch.rank,
-       blame(collective, ranks, beats));
+       blamed.text);
 }
 
 void Session::fail_broken(const Collective& collective,
                           const std::vector<int>& ranks,
                           const std::string& reason) {
+  explaining = true;
   const std::vector<Beat> before = read_beats(*store, ranks);
   const auto deadline = std::chrono::steady_clock::now() + timeouts.heartbeat * 5 / 2;
   while (std::chrono::steady_clock::now() < deadline) {
@@ -58,13 +71,16 @@ void Session::fail_broken(const Collective& collective,
       silent.push_back(ranks[i]);
     }
   }
-  const std::string culprit = silent.empty()
-                                  ? std::string("a connection is lost though every rank is alive")
-                                  : fmt::format("{} died without a message", join_ranks(silent));
+  if (!silent.empty()) {
+    culprit = silent.front();
+  }
+  const std::string cause = silent.empty()
+                                ? std::string("a connection is lost though every rank is alive")
+                                : fmt::format("{} died without a message", join_ranks(silent));
   fail(ErrorKind::comm,
        "peer-lost",
        "{}: {} #{} of group {} ({} bytes) broke on rank {}: {}",
-       culprit,
+       cause,
        collective.op,
        collective.sequence,
        collective.group,

@@ -3,6 +3,7 @@
 #include "comm/detail/store.hpp"
 
 #include "core/error.hpp"
+#include "core/system.hpp"
 
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -14,20 +15,10 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include <utility>
 
 namespace colossal::detail {
 namespace {
-
-std::string first_line(std::string_view text) {
-  return std::string(text.substr(0, text.find('\n')));
-}
-
-std::string reason(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  return first_line(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
-}
 
 c10::intrusive_ptr<c10d::Store> open_store(const std::string& address,
                                            const c10d::TCPStoreOptions& options,
@@ -43,24 +34,6 @@ void silence_c10d() {
     FLAGS_caffe2_log_level = c10::GLOG_FATAL;
   }
 }
-
-/// An open file descriptor that is closed unless released.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 void fail_bind(const Endpoint& endpoint, int error_number) {
   check(error_number != EADDRINUSE,
@@ -94,7 +67,7 @@ Descriptor listen_on(const Endpoint& endpoint) {
       ::listen(socket.get(), SOMAXCONN) != 0) {
     fail_bind(endpoint, errno);
   }
-  return Descriptor(socket.release());
+  return socket;
 }
 
 int bound_port(const Descriptor& socket) {
@@ -105,6 +78,13 @@ int bound_port(const Descriptor& socket) {
 }
 
 }  // namespace
+
+std::string reason(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
 
 bool is_loopback(std::string_view address) {
   return address == "localhost" || address == "::1" || address.starts_with("127.");

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@ struct Endpoint {
   /// All keys begin with this: keeps attempts apart that share a server (torchrun's restarts).
   std::string prefix;
 };
+
+/// The first line of what c10d says, without its backtrace.
+[[nodiscard]] std::string reason(const std::exception& error);
 
 /// True for addresses that only processes of this machine can reach.
 [[nodiscard]] bool is_loopback(std::string_view address);

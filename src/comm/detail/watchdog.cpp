@@ -8,8 +8,12 @@
 #include <utility>
 
 namespace colossal::detail {
-Watchdog::Watchdog(std::unique_ptr<Store> store, const WatchdogOptions& options, Progress& progress)
-    : store_(std::move(store)), options_(options), progress_(progress) {
+
+Watchdog::Watchdog(std::unique_ptr<Store> store,
+                   const WatchdogOptions& options,
+                   Progress& progress,
+                   FailureNotice& notice)
+    : store_(std::move(store)), options_(options), progress_(progress), notice_(notice) {
   if (options_.rank != 0) {
     watched_.push_back(0);
   } else {
@@ -24,6 +28,15 @@ void Watchdog::stand_down() noexcept {
   standing_down_ = true;
 }
 
+void Watchdog::look_now(std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  asked_ = true;
+  while (asked_ && Clock::now() < deadline) {
+    wake_.notify_all();  // again and again: the thread may be between its question and its sleep
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 void Watchdog::stop() {
   stand_down();
   thread_.request_stop();
@@ -33,12 +46,17 @@ void Watchdog::stop() {
 void Watchdog::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
-    wake_.wait_for(lock, stop, options_.interval, [] { return false; });
+    wake_.wait_for(lock, stop, options_.interval, [this] { return asked_.load(); });
     try {
       tick();
     } catch (const Error& error) {
-      leave({options_.rank, error.exit_code(), error.what()});
+      leave({options_.rank,
+             options_.store_host,
+             error.exit_code(),
+             std::string(error.id()),
+             error.what()});
     }
+    asked_ = false;
   }
 }
 
@@ -63,7 +81,9 @@ void Watchdog::check_peers() {
                       watched_[i],
                       static_cast<double>(options_.peer_lost.count()) / 1000.0,
                       beats[i].phase);
-      leave(report_failure(*store_, {options_.rank, static_cast<int>(ErrorKind::comm), text}));
+      leave(report_failure(
+          *store_,
+          {options_.rank, watched_[i], static_cast<int>(ErrorKind::comm), "peer-lost", text}));
     }
   }
 }
@@ -72,9 +92,15 @@ void Watchdog::leave(const Failure& failure) {
   if (standing_down_.exchange(true)) {
     return;
   }
-  log::error("{}", failure.text);
+  if (failure.reporter == options_.rank) {
+    log::write(log::Level::error, sentence(failure));
+  } else {
+    log::record(log::Level::error, sentence(failure));  // its reporter tells it to people
+  }
+  notice_.tell(with_phases(failure, *store_, options_.size));
   log::flush();
-  depart(*store_, options_.hosting, options_.size - 1, 2 * options_.interval);
+  const bool hosting = options_.store_host == options_.rank;
+  depart(*store_, hosting, options_.size - 1, 2 * options_.interval);
   // The main thread may be stuck inside a collective, so nothing can be unwound.
   std::_Exit(static_cast<int>(ErrorKind::comm));
 }

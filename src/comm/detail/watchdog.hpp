@@ -24,8 +24,9 @@ struct WatchdogOptions {
   std::chrono::milliseconds interval{2'000};
   /// A peer that has not beaten for this long is lost.
   std::chrono::milliseconds peer_lost{60'000};
-  /// This process hosts the store: it leaves last, so that the others can read why.
-  bool hosting = false;
+  /// Who hosts the store, a rank or kLauncherRank. The host leaves last, so that the others can
+  /// read why.
+  int store_host = 0;
 };
 
 /// A thread with its own store connection: publishes this rank's beat, and leaves the process by
@@ -33,12 +34,18 @@ struct WatchdogOptions {
 /// all ranks, the others watch rank 0.
 class Watchdog {
  public:
-  /// Every rank has published a beat before. `progress` outlives the object.
-  Watchdog(std::unique_ptr<Store> store, const WatchdogOptions& options, Progress& progress);
+  /// Every rank has published a beat before. `progress` and `notice` outlive the object.
+  Watchdog(std::unique_ptr<Store> store,
+           const WatchdogOptions& options,
+           Progress& progress,
+           FailureNotice& notice);
 
   /// From now on the thread no longer ends the process: its owner is leaving by itself. Never
   /// blocks.
   void stand_down() noexcept;
+  /// Looks for a reported failure now: if there is one, the process ends and this does not return.
+  /// Gives up after `patience`. Any thread.
+  void look_now(std::chrono::milliseconds patience);
   /// Stops the thread; waits for at most one store call.
   void stop();
 
@@ -57,9 +64,11 @@ class Watchdog {
   std::unique_ptr<Store> store_;
   WatchdogOptions options_;
   Progress& progress_;
+  FailureNotice& notice_;
   std::vector<int> watched_;
   std::map<int, Seen> seen_;
   std::atomic<bool> standing_down_{false};
+  std::atomic<bool> asked_{false};  ///< look_now() waits for the next tick
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;  // last: stops before what it uses is gone

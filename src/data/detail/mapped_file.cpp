@@ -2,6 +2,7 @@
 #include "data/detail/mapped_file.hpp"
 
 #include "core/error.hpp"
+#include "core/system.hpp"
 
 #include <cerrno>
 #include <fcntl.h>
@@ -13,19 +14,6 @@
 
 namespace colossal::detail {
 namespace {
-
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() { ::close(value_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int get() const { return value_; }
-
- private:
-  int value_;
-};
 
 std::string reason(int code) {
   return std::generic_category().message(code);

@@ -2,9 +2,10 @@
 // store only.
 #include "comm/detail/group_check.hpp"
 
-#include "core/error.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,31 +24,37 @@ struct Claim {
   Identity identity{"build", "hash"};
 };
 
-/// "exit-code id: message" of every claim, "" where the check passed.
+/// "exit-code id: message" of every claim, "" where the check passed. Fails unless exactly one rank
+/// is to tell an objection.
 std::vector<std::string> check_all(const std::vector<Claim>& claims,
                                    int world_size,
                                    std::chrono::milliseconds timeout) {
   const auto server = Store::host({}, 10s);
   std::vector<std::string> results(claims.size());
+  std::vector<int> culprits(claims.size());
+  std::atomic<int> tellers{0};
   std::vector<std::thread> ranks;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     ranks.emplace_back([&, i] {
-      try {
-        LaunchOptions launch;
-        launch.rank = claims[i].rank;
-        launch.local_rank = claims[i].local_rank;
-        launch.world_size = world_size;
-        const auto store = Store::join(server->endpoint(), 10s);
-        check_group(*store, launch, claims[i].identity, timeout);
-      } catch (const colossal::Error& error) {
-        results[i] =
-            std::to_string(error.exit_code()) + " " + std::string(error.id()) + ": " + error.what();
+      LaunchOptions launch;
+      launch.rank = claims[i].rank;
+      launch.local_rank = claims[i].local_rank;
+      launch.world_size = world_size;
+      const auto store = Store::join(server->endpoint(), 10s);
+      if (const auto objection = check_group(*store, launch, claims[i].identity, timeout)) {
+        results[i] = std::to_string(static_cast<int>(objection->kind)) + " " + objection->id +
+                     ": " + objection->message;
+        tellers += objection->mine ? 1 : 0;
+        culprits[i] = objection->rank;
       }
     });
   }
   for (std::thread& rank : ranks) {
     rank.join();
   }
+  CHECK(tellers == (results.front().empty() ? 0 : 1));
+  CHECK(std::all_of(
+      culprits.begin(), culprits.end(), [&](int rank) { return rank == culprits.front(); }));
   return results;
 }
 
@@ -77,7 +84,7 @@ TEST_CASE("a build that differs is refused", "[group-check]") {
   const auto results = check_all({{0, 0}, {1, 1, {"newer", "hash"}}}, 2, 10s);
   INFO(results[1]);
   REQUIRE(starts_with(results[1], "8 build-differs: rank 1 on "));
-  REQUIRE(results[1].find("runs build newer (protocol 1)") != std::string::npos);
+  REQUIRE(results[1].find("runs build newer (protocol 2)") != std::string::npos);
 }
 
 TEST_CASE("local ranks of one machine must differ", "[group-check]") {

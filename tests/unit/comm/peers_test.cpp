@@ -4,8 +4,10 @@
 #include "support/catch.hpp"
 
 #include <string>
+#include <vector>
 
 using colossal::detail::Beat;
+using colossal::detail::Blame;
 using colossal::detail::blame;
 using colossal::detail::Collective;
 using colossal::detail::Failure;
@@ -50,38 +52,75 @@ TEST_CASE("a beat without phase or groups, or a damaged one, is empty", "[peers]
 }
 
 TEST_CASE("ranks that never entered are blamed, with their phase", "[peers]") {
-  const std::string text = blame(kTwelfth,
-                                 {0, 2, 5},
-                                 {beat_of("step 4", "all_reduce", 12),
-                                  beat_of("data loading", "all_reduce", 11),
-                                  Beat{1, "starting", {}}});
-  CHECK(text ==
+  const Blame blamed = blame(kTwelfth,
+                             {0, 2, 5},
+                             {beat_of("step 4", "all_reduce", 12),
+                              beat_of("data loading", "all_reduce", 11),
+                              Beat{1, "starting", {}}});
+  CHECK(blamed.rank == 2);
+  CHECK(blamed.text ==
         "rank 2 never entered all_reduce #12 of group data (it is in 'data loading'); "
         "rank 5 never entered all_reduce #12 of group data (it is in 'starting')");
 }
 
 TEST_CASE("a rank that entered another collective is blamed", "[peers]") {
-  const std::string text =
+  const Blame blamed =
       blame(kTwelfth, {0, 1}, {beat_of("", "all_reduce", 12), beat_of("", "broadcast", 12)});
-  CHECK(text == "rank 1 entered broadcast #12 instead of all_reduce #12 of group data");
+  CHECK(blamed.rank == 1);
+  CHECK(blamed.text == "rank 1 entered broadcast #12 instead of all_reduce #12 of group data");
 }
 
 TEST_CASE("nobody is blamed when all have entered", "[peers]") {
-  const std::string text =
+  const Blame blamed =
       blame(kTwelfth, {0, 1}, {beat_of("", "all_reduce", 12), beat_of("", "barrier", 13)});
-  CHECK(text.starts_with("every rank has entered it"));
+  CHECK_FALSE(blamed.rank.has_value());
+  CHECK(blamed.text.starts_with("every rank has entered it"));
 }
 
 TEST_CASE("the first reported failure wins", "[peers]") {
   const auto store = Store::host({}, 10s);
   CHECK_FALSE(colossal::detail::reported_failure(*store).has_value());
-  const Failure first{3, 7, "rank 3 failed: loss is nan\nwhile in step 5"};
+  const Failure first{3, 3, 7, "nonfinite-loss", "loss is nan\nwhile in step 5"};
   CHECK(colossal::detail::report_failure(*store, first).rank == 3);
-  CHECK(colossal::detail::report_failure(*store, {1, 8, "peer lost"}).rank == 3);
+  CHECK(colossal::detail::report_failure(*store, {1, 2, 8, "peer-lost", "gone"}).rank == 3);
   const auto reported = colossal::detail::reported_failure(*store);
   REQUIRE(reported);
+  CHECK(reported->reporter == 3);
   CHECK(reported->exit_code == 7);
+  CHECK(reported->id == "nonfinite-loss");
   CHECK(reported->text == first.text);
+}
+
+TEST_CASE("peers name the rank that failed, unless its message does", "[peers]") {
+  using colossal::detail::kLauncherRank;
+  using colossal::detail::sentence;
+  CHECK(sentence({3, 3, 7, "nonfinite-loss", "loss is nan\n  fix   x"}) ==
+        "rank 3 failed: loss is nan [nonfinite-loss]\n  fix   x");
+  CHECK(sentence({0, 2, 8, "peer-lost", "rank 2 is lost"}) == "rank 2 is lost [peer-lost]");
+  CHECK(sentence({kLauncherRank, 1, 137, "peer-lost", "rank 1 was killed"}) ==
+        "rank 1 was killed [peer-lost]");
+}
+
+TEST_CASE("a failure is told with what each rank was last doing", "[peers]") {
+  const auto store = Store::host({}, 10s);
+  colossal::detail::publish_beat(*store, 1, Beat{1, "step 4 forward", {}});
+  const Failure failure{0, 2, 8, "peer-lost", "rank 2 is lost"};
+  const colossal::RunFailure told = colossal::detail::with_phases(failure, *store, 3);
+  CHECK(told.rank == 2);
+  CHECK(told.exit_code == 8);
+  CHECK(told.message == "rank 2 is lost");
+  CHECK(told.phases == std::vector<std::string>{"", "step 4 forward", ""});
+}
+
+TEST_CASE("a listener hears of one failure, once", "[peers]") {
+  std::vector<std::string> heard;
+  colossal::detail::FailureNotice notice(
+      [&](const colossal::RunFailure& failure) { heard.push_back(failure.id); });
+  notice.tell({0, 8, "first", "", {}});
+  notice.tell({0, 8, "second", "", {}});
+  CHECK(heard == std::vector<std::string>{"first"});
+  colossal::detail::FailureNotice deaf{colossal::FailureListener()};
+  CHECK_NOTHROW(deaf.tell({0, 8, "first", "", {}}));
 }
 
 TEST_CASE("the store's host leaves after the others have heard", "[peers]") {

@@ -23,13 +23,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 std::vector<std::string> lines(const std::string& text) {
   std::istringstream in(text);
   std::vector<std::string> all;

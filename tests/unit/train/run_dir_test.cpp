@@ -6,20 +6,14 @@
 #include "support/temp_dir.hpp"
 
 #include <fstream>
-#include <sstream>
 
 using colossal::Error;
+using colossal::read_text;
 using colossal::RunDir;
 using colossal::test::TempDir;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string read_text(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
 
 void write_text(const fs::path& file, const std::string& text) {
   std::ofstream(file) << text;
@@ -110,19 +104,28 @@ TEST_CASE("moving aside numbers the old runs and spares what is no run", "[run_d
   CHECK(id_of([&] { static_cast<void>(RunDir::move_aside(run)); }) == "overwrite-not-a-run");
 }
 
-TEST_CASE("a launcher settles a status that still says running", "[run_dir]") {
+TEST_CASE("a run directory is taken over only when nobody owns it", "[run_dir]") {
   const TempDir folder;
-  RunDir::settle(folder.path(), 7);  // never a run: nothing happens
-  CHECK(fs::is_empty(folder.path()));
-  const fs::path status = folder.path() / "status.json";
+  CHECK(RunDir::take_over(folder.path() / "none") == nullptr);
   {
     const auto run = RunDir::open(folder.path(), 0);
-    run->write("status.json", R"({"state":"running","exit":null})");
-    RunDir::settle(folder.path(), 7);  // in use
-    CHECK(read_text(status) == R"({"state":"running","exit":null})");
+    CHECK(RunDir::take_over(folder.path()) == nullptr);
   }
-  RunDir::settle(folder.path(), 7);
-  CHECK(read_text(status) == "{\"state\":\"failed\",\"exit\":7}\n");
-  RunDir::settle(folder.path(), 8);  // has ended already
-  CHECK(read_text(status) == "{\"state\":\"failed\",\"exit\":7}\n");
+  const auto heir = RunDir::take_over(folder.path());
+  REQUIRE(heir != nullptr);
+  heir->update("status.json", "{}");
+  CHECK(read_text(folder.path() / "status.json") == "{}");
+}
+
+TEST_CASE("a new attempt drops the last one's abort.json", "[run_dir]") {
+  const TempDir folder;
+  write_text(folder.path() / "abort.json", "{}");
+  const auto run = RunDir::open(folder.path(), 0);
+  CHECK_FALSE(fs::exists(folder.path() / "abort.json"));
+}
+
+TEST_CASE("log files of later attempts have a folder of their own", "[run_dir]") {
+  CHECK(colossal::log_folder("run", 0) == fs::path("run/logs"));
+  CHECK(colossal::log_folder("run", 1) == fs::path("run/logs"));
+  CHECK(colossal::log_folder("run", 3) == fs::path("run/logs/attempt-3"));
 }

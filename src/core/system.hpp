@@ -1,0 +1,35 @@
+// What do several folders ask of the operating system? Descriptors that close themselves, the text
+// of a file, the host's name.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace colossal {
+
+/// An open file descriptor, closed with the object; -1 is none.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) noexcept : fd_(fd) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  /// The descriptor itself, for system calls.
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  /// Hands the descriptor to the caller, who closes it.
+  [[nodiscard]] int release() noexcept;
+
+ private:
+  int fd_;
+};
+
+/// Content of a file; empty if it cannot be read.
+[[nodiscard]] std::string read_text(const std::filesystem::path& file);
+
+/// Name of this host; "unknown" if the system does not tell.
+[[nodiscard]] std::string host_name();
+
+}  // namespace colossal

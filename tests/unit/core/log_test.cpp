@@ -1,0 +1,112 @@
+// Where do log lines go, and how often is one repeated?
+#include "core/log.hpp"
+
+#include "core/error.hpp"
+#include "core/system.hpp"
+#include "support/catch.hpp"
+#include "support/temp_dir.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace colossal {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TempDir;
+
+/// Log files in a folder of their own; afterwards the log is as it was.
+class LogFolder {
+ public:
+  explicit LogFolder(int rank, log::Level level = log::Level::info) : rank_(rank) {
+    log::configure({level, rank, folder_.path() / "logs"});
+  }
+  ~LogFolder() { log::configure({}); }
+  LogFolder(const LogFolder&) = delete;
+  LogFolder& operator=(const LogFolder&) = delete;
+
+  [[nodiscard]] fs::path file() const { return log::file_of(folder_.path() / "logs", rank_); }
+  [[nodiscard]] std::string text() const { return read_text(file()); }
+
+ private:
+  TempDir folder_;
+  int rank_;
+};
+
+TEST_CASE("rank 0 writes train.log, others a file each, made on the first line", "[log]") {
+  CHECK(log::file_of("logs", 0) == fs::path("logs/train.log"));
+  CHECK(log::file_of("logs", 7) == fs::path("logs/rank-0007.log"));
+  const LogFolder folder(7);
+  log::debug("below the level");
+  CHECK_FALSE(fs::exists(folder.file()));
+  log::info("[data] {} samples", 3);
+  log::console("of rank 0 only");
+  CHECK(folder.text() == "[data] 3 samples\n");
+}
+
+TEST_CASE("a level hides what is below it, and its prefix says which it is", "[log]") {
+  const LogFolder folder(3, log::Level::error);
+  CHECK_FALSE(log::enabled(log::Level::warn));
+  CHECK(log::enabled(log::Level::error));
+  log::warn("hidden");
+  log::error("shown {}", 1);
+  log::record(log::Level::warn, "hidden");
+  log::record(log::Level::error, "for the file");
+  CHECK(folder.text() == "error: shown 1\nerror: for the file\n");
+}
+
+TEST_CASE("repeated warnings are written five times, then at each power of two", "[log]") {
+  const LogFolder folder(1);
+  for (int i = 1; i <= 40; ++i) {
+    log::warn("metric {} is lost", i);
+    log::info("step {}", i);
+  }
+  const std::string text = folder.text();
+  std::string warnings;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin) + 1;
+    const std::string line = text.substr(begin, end - begin);
+    warnings += line.starts_with("warning: ") ? line : "";
+    begin = end;
+  }
+  CHECK(warnings ==
+        "warning: metric 1 is lost\n"
+        "warning: metric 2 is lost\n"
+        "warning: metric 3 is lost\n"
+        "warning: metric 4 is lost\n"
+        "warning: metric 5 is lost (more of these are only counted)\n"
+        "warning: metric 8 is lost (seen 8 times)\n"
+        "warning: metric 16 is lost (seen 16 times)\n"
+        "warning: metric 32 is lost (seen 32 times)\n");
+  CHECK(std::count(text.begin(), text.end(), '\n') == 8 + 40);
+}
+
+TEST_CASE("messages are counted apart, and anew after configure", "[log]") {
+  const LogFolder folder(1);
+  for (int i = 0; i < 6; ++i) {
+    log::warn("one");
+  }
+  log::warn("another");
+  log::write(log::Level::warn, "without an id");
+  std::string text = folder.text();
+  CHECK(std::count(text.begin(), text.end(), '\n') == 5 + 2);
+  const LogFolder fresh(1);
+  log::warn("one");
+  CHECK(fresh.text() == "warning: one\n");
+}
+
+TEST_CASE("an id ends the first line of a message", "[log]") {
+  CHECK(log::with_id("too large", "bad-size") == "too large [bad-size]");
+  CHECK(log::with_id("too large\n  fix   less\n", "bad-size") ==
+        "too large [bad-size]\n  fix   less\n");
+  const LogFolder folder(1);
+  try {
+    fail(ErrorKind::data, "bad-size", "{} is too large\n  fix   less", 3);
+  } catch (const Error& error) {
+    log::failure(error);
+  }
+  CHECK(folder.text() == "error: 3 is too large [bad-size]\n  fix   less\n");
+}
+
+}  // namespace
+}  // namespace colossal
