@@ -27,6 +27,15 @@ BY_CALL = (
 IN_TEXT = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]\"")
 
 
+# What no test can produce, and why not.
+UNREACHABLE = {
+    "hdf5-type": "HDF5 would have to refuse a valid type",
+    "no-group": "a mesh has one axis of more than one rank so far, and its group is always made",
+    "tokenizer-type": "a switch over all enumerators",
+    "unicode-decompose": "the buffer is large enough for every text, which was checked before",
+}
+
+
 def exit_codes(lint):
     """{kind: exit code} from the enum that defines both."""
     text = lint.text("src/core/error.hpp")
@@ -67,17 +76,17 @@ def catalogue(lint):
 
 
 def mention(name):
-    """A test names an id as a C++ string, as "[id]", or in the expectation of a corpus file ("# expect: id 4 5")."""
+    """A test names an id as a C++ string, alone or after a kind or exit code, as "[id]", or in a corpus file's first line."""
     escaped = re.escape(name)
-    quoted = rf'(?:"|\[){escaped}(?:"|\])'
-    return re.compile(quoted if "-" not in name else rf"{quoted}|(?<![\w-]){escaped}(?![\w-])")
+    quoted = rf'(?:"|\[|"[\w ]+ ){escaped}(?:"|\])|^# expect:.*\b{escaped} '
+    return re.compile(quoted if "-" not in name else rf"{quoted}|(?<![\w-]){escaped}(?![\w-])", re.MULTILINE)
 
 
 def check(lint):
     ids = catalogue(lint)
     tests = "\n".join(lint.text(path) for path in lint.files((".cpp", ".hpp", ".yaml", ".py"), "tests"))
     for name, kinds in ids.items():
-        if not mention(name).search(tests):
+        if name not in UNREACHABLE and not mention(name).search(tests):
             files = sorted(set().union(*kinds.values()))
             lint.report(files[0], 1, f"no test names the id '{name}': write one that produces it")
 

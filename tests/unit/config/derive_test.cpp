@@ -124,6 +124,20 @@ TEST_CASE("a budget needs a batch size", "[config]") {
   }
 }
 
+TEST_CASE("epochs cannot be counted before the data are known", "[config]") {
+  Config config;
+  config.train.epochs = 2;
+  config.train.global_batch_size = 4;
+  CHECK(total_steps(config, 9) == 4);
+  try {
+    (void)total_steps(config, 0);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.id() == "unknown-epoch");
+    CHECK(error.kind() == ErrorKind::internal);
+  }
+}
+
 TEST_CASE("one scalar means the same for every reader (determined 2688)", "[config]") {
   const ConfigSandbox box;
   CHECK(box.load(kSynthetic, options({"train.steps=1e3"})).config.train.steps == 1000);

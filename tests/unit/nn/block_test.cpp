@@ -20,6 +20,19 @@ TEST_CASE("an activation keeps its tensors in order of first set", "[nn]") {
   REQUIRE(!x.loss_sum.defined());
 }
 
+TEST_CASE("an absent field of a batch is an internal error", "[nn]") {
+  Batch batch;
+  batch.fields["tokens"] = at::full({1}, 3.0);
+  REQUIRE(batch.at("tokens").numel() == 1);
+  try {
+    (void)batch.at("labels");
+    FAIL("an absent field was found");
+  } catch (const Error& error) {
+    REQUIRE(error.id() == "batch-field");
+    REQUIRE(error.kind() == ErrorKind::internal);
+  }
+}
+
 TEST_CASE("an absent tensor of an activation is an internal error", "[nn]") {
   const Activation x;
   try {

@@ -169,6 +169,13 @@ TEST_CASE("a shard without its states and wrong betas are refused", "[optim]") {
   config.betas = {0.9};
   CHECK_THROWS_WITH(make_adamw(config), "optimizer.betas needs 2 numbers for adamw, it has 1");
   CHECK_THROWS_WITH(make_adam(config), "optimizer.betas needs 2 numbers for adam, it has 1");
+  const auto has_id = [](const char* id) {
+    return Catch::Matchers::Predicate<Error>([id](const Error& e) { return e.id() == id; }, id);
+  };
+  CHECK_THROWS_MATCHES(make_adamw(config), Error, has_id("betas-count"));
+  CHECK_THROWS_MATCHES(optimizer->step(shards, std::vector<ParamGroup>{{1, 0}}, {}),
+                       Error,
+                       has_id("optimizer-state"));
 }
 
 }  // namespace

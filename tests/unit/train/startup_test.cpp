@@ -41,6 +41,7 @@ TEST_CASE("foreign exceptions become errors with an exit code", "[startup]") {
         6);
   const Error bug = to_error(std::runtime_error("odd"));
   CHECK(bug.exit_code() == 1);
+  CHECK(bug.id() == "internal");
   CHECK(std::string(bug.what()).find("please report it with build 0.") != std::string::npos);
   try {
     fail(ErrorKind::data, "data-empty", "nothing");
