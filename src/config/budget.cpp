@@ -37,9 +37,9 @@ std::int64_t total_steps(const Config& config, std::int64_t train_samples) {
         ErrorKind::internal,
         "unknown-epoch",
         "total_steps needs the size of the training set for train.epochs");
-  // The last incomplete batch of an epoch is dropped.
-  const std::int64_t per_epoch = train_samples / train.global_batch_size;
-  return static_cast<std::int64_t>(std::ceil(*train.epochs * static_cast<double>(per_epoch)));
+  const double steps_per_epoch =  // exact where an epoch has whole batches only
+      static_cast<double>(train_samples) / static_cast<double>(train.global_batch_size);
+  return static_cast<std::int64_t>(std::ceil(*train.epochs * steps_per_epoch));
 }
 
 std::int64_t warmup_steps(const SchedulerConfig& scheduler, std::int64_t total_steps) {

@@ -82,11 +82,19 @@ struct TokenizerConfig {
                      ///< vocab.txt
 };
 
+/// An item of `data.train` or `data.eval`: a path, or {path, weight}.
+struct DataSource {
+  std::string path;  ///< file or glob; absolute after load
+  std::optional<double> weight =
+      {};  ///< share of the samples; unset in all items: files are joined
+  bool operator==(const DataSource&) const = default;
+};
+
 /// YAML section `data`.
 struct DataConfig {
   DataType type = DataType::text;
-  std::vector<std::string> train;  ///< files, in order; absolute after load
-  std::vector<std::string> eval;
+  std::vector<DataSource> train;  ///< in order
+  std::vector<DataSource> eval;
   std::optional<TokenizerConfig> tokenizer;
   std::int64_t seq_length = 0;
   bool shuffle = true;

@@ -174,6 +174,55 @@ void read(const Node& node, const Target& target, const EnumSlot& slot) {
   *slot.value = static_cast<std::uint8_t>(it - slot.words.begin());
 }
 
+/// One key of a {path, weight} mapping.
+void read_source_key(const Node& node, const Target& target, DataSource& value) {
+  const std::string path = join_path(target.path, node.key);
+  const Target here{path, target.spec, target.report};
+  if (node.key == kSourcePath) {
+    read(node, here, value.path);
+  } else if (node.key == kSourceWeight) {
+    double weight = 1;
+    read(node, here, weight);
+    if (weight <= 0) {
+      here.fail(node,
+                {"data-weights",
+                 fmt::format("{} is not above 0", node.text),
+                 "choose a weight above 0, or remove the item"});
+    }
+    value.weight = weight;
+  } else {
+    Diagnostic& error =
+        target.report.error("unknown-key",
+                            path,
+                            node.key_origin,
+                            fmt::format("`{}` is not a key of `{}`", node.key, target.path));
+    error.value = flow_text(node);
+    error.fix = fmt::format("keys here: {}, {}", kSourcePath, kSourceWeight);
+  }
+}
+
+/// A path, or {path, weight}.
+void read(const Node& node, const Target& target, DataSource& value) {
+  if (node.kind != Node::Kind::map) {
+    read(node, target, value.path);
+    return;
+  }
+  for (const Node& child : node.children) {
+    if (child.kind != Node::Kind::null) {
+      read_source_key(child, target, value);
+    }
+  }
+  const Node* const path = node.find(kSourcePath);
+  if (path == nullptr || path->kind == Node::Kind::null) {
+    target.report
+        .error("required",
+               join_path(target.path, kSourcePath),
+               node.origin,
+               fmt::format("{} names no file", target.path))
+        .fix = "write {path: FILE, weight: 1}";
+  }
+}
+
 template <class T>
 void read(const Node& node, const Target& target, std::optional<T>& value) {
   T inner{};
@@ -215,27 +264,45 @@ void read(const Node& node, const Target& target, std::vector<T>& values) {
   }
 }
 
+/// Whether a part of the value must not be written out.
+bool holds_hidden(const Node& node) {
+  return !node.shown.empty() ||
+         std::any_of(node.children.begin(), node.children.end(), holds_hidden);
+}
+
+/// A scalar, or a {path, weight} mapping, with `${...}` for what must not be written out.
+std::string shown_text(const Node& node, Form form) {
+  if (node.kind == Node::Kind::map) {
+    std::string text;
+    for (const Node& child : node.children) {
+      if (child.kind == Node::Kind::null) {
+        continue;
+      }
+      const Form own = child.key == kSourcePath ? form : Form::plain;
+      text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", child.key, shown_text(child, own));
+    }
+    return "{" + text + "}";
+  }
+  const std::string& text = node.shown.empty() ? node.text : node.shown;
+  const std::string full = form == Form::path ? absolute_path(node, text) : text;
+  if (node.shown.empty()) {
+    return looks_numeric(full) ? full : yaml_string(full);
+  }
+  return quoted_yaml(full);
+}
+
 }  // namespace
 
 std::string hidden_text(const Node& node, const Spec& spec) {
-  const auto one = [&](const Node& value) {
-    const std::string& text = value.shown.empty() ? value.text : value.shown;
-    const std::string full = spec.form == Form::path ? absolute_path(value, text) : text;
-    if (value.shown.empty()) {
-      return looks_numeric(full) ? full : yaml_string(full);
-    }
-    return quoted_yaml(full);
-  };
-  const auto holds = [](const Node& value) { return !value.shown.empty(); };
-  if (node.kind == Node::Kind::scalar) {
-    return holds(node) ? one(node) : "";
-  }
-  if (std::none_of(node.children.begin(), node.children.end(), holds)) {
+  if (!holds_hidden(node)) {
     return "";
+  }
+  if (node.kind != Node::Kind::list) {
+    return shown_text(node, spec.form);
   }
   std::string text;
   for (const Node& child : node.children) {
-    text += (text.empty() ? "" : ", ") + one(child);
+    text += (text.empty() ? "" : ", ") + shown_text(child, spec.form);
   }
   return "[" + text + "]";
 }

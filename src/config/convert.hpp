@@ -11,8 +11,9 @@
 namespace colossal::detail {
 
 /// Stores `node` (not null) in `slot` as `spec` says. Reports bad-int, bad-real, bad-bool,
-/// bad-duration, bad-string, bad-enum, quoted-number, wrong-type, out-of-range, list-length at the
-/// node. `path` is the key path.
+/// bad-duration, bad-string, bad-enum, quoted-number, wrong-type, out-of-range, list-length,
+/// data-weights at the node, and required and unknown-key in a mapping of a list of sources. `path`
+/// is the key path.
 void convert(
     const Node& node, const std::string& path, const Slot& slot, const Spec& spec, Report& report);
 

@@ -67,7 +67,7 @@ void fill_vocabulary(Config& config, Origins& origins, Report& report) {
                                    "model.vocab_size",
                                    origins.place_for("model.vocab_size"),
                                    "model.vocab_size is required without a tokenizer");
-  error.why = "synthetic data has no tokenizer to take the size from";
+  error.why = "synthetic data and token files do not say how many ids there are";
   error.fix = "add `vocab_size: 256` to `model`, or a preset";
 }
 

@@ -73,14 +73,19 @@ void describe(Visitor& v, TokenizerConfig& c) {
 }
 
 void describe(Visitor& v, DataConfig& c) {
-  v.field("type", c.type, {.help = "text: files of UTF-8 text; synthetic: generated token ids, no files", .required = true, .resume = kMustMatch});
-  v.field("train", c.train, {.help = "training files or globs, in order", .form = Form::path, .required = true, .variant = "text"});
-  v.field("eval", c.eval, {.help = "evaluation files or globs", .form = Form::path, .variant = "text"});
+  v.field("type", c.type, {.help = "text: files of UTF-8 text; tokens: files of token ids, of Megatron-LM or llm.c; synthetic: generated token ids, no files", .required = true, .resume = kMustMatch});
+  v.field("train", c.train, {.help = "training files or globs, in order; an item may be {path, weight}: with any weight, samples are drawn from the items by weight (default 1)", .form = Form::path, .required = true, .variant = "text tokens"});
+  v.field("eval", c.eval, {.help = "evaluation files or globs, in order", .form = Form::path, .variant = "text tokens"});
+  v.field("format", c.format, {.help = "format of token files; auto: megatron if an .idx lies beside the file, else by magic number", .variant = "tokens"});
   v.optional_section("tokenizer", c.tokenizer, {.help = "how text becomes token ids", .required = true, .variant = "text", .resume = kMustMatch});
   v.field("seq_length", c.seq_length, {.help = "tokens per sample", .form = Form::count, .range = kSize, .required = true, .resume = kMustMatch});
+  v.field("packing", c.packing, {.help = "concat: all documents in a row, cut every seq_length tokens; greedy: several whole documents a sample; pad: one document a sample", .variant = "text tokens", .resume = kMustMatch});
+  v.field("cross_document_attention", c.cross_document_attention, {.help = "false: tokens see their own document only, and positions start anew in each", .variant = "text tokens", .resume = kMustMatch});
   v.field("shuffle", c.shuffle, {.help = "visit training samples in an order given by seed and epoch", .resume = kNoted});
+  v.field("last_batch", c.last_batch, {.help = "the end of an epoch that fills no global batch: drop it, pad it with samples without weight, or wrap into the next epoch", .resume = kMustMatch});
   v.field("workers", c.workers, {.help = "loader threads per process", .range = between(0, 1024)});
   v.field("prefetch", c.prefetch, {.help = "micro-batches prepared ahead", .range = between(1, 4096)});
+  v.field("validate", c.validate, {.help = "checks of token files before the first step: header, also every id (full), or sizes only (none)", .variant = "tokens"});
   v.field("num_samples", c.num_samples, {.help = "size of the synthetic data set", .form = Form::count, .range = at_least(1), .variant = "synthetic", .resume = kMustMatch});
 }
 

@@ -45,6 +45,10 @@ constexpr Range below(double min, double max) {
   return {.min = min, .max = max, .max_open = true};
 }
 
+/// Keys of a DataSource that is written as a mapping.
+inline constexpr std::string_view kSourcePath = "path";
+inline constexpr std::string_view kSourceWeight = "weight";
+
 /// What a key accepts and means, besides its C++ type and its default (the member's initialiser).
 struct Spec {
   std::string_view help = {};
@@ -89,6 +93,7 @@ using Slot = std::variant<bool*,
                           std::vector<std::string>*,
                           std::vector<double>*,
                           std::vector<std::int64_t>*,
+                          std::vector<DataSource>*,
                           EnumSlot>;
 
 /// Walks over keys in YAML order; describe() calls it. Subclasses say what happens at each key.

@@ -112,6 +112,14 @@ std::string text_of(const std::optional<T>& value, const Spec& spec) {
   return value ? text_of(*value, spec) : unset_text(spec);
 }
 
+std::string text_of(const DataSource& value, const Spec& spec) {
+  const std::string path = text_of(value.path, spec);
+  return value.weight
+             ? fmt::format(
+                   "{{{}: {}, {}: {}}}", kSourcePath, path, kSourceWeight, real_text(*value.weight))
+             : path;
+}
+
 template <class T>
 std::string text_of(const std::vector<T>& values, const Spec& spec) {
   std::string text = "[";

@@ -36,6 +36,9 @@ struct TypeWord {
            : spec.form == Form::path ? fmt::format("{} or path", join(spec.words))
                                      : fmt::format("one of {}", join(spec.words));
   }
+  std::string operator()(const DataSource* /*value*/) const {
+    return fmt::format("path or {{{}, {}}}", kSourcePath, kSourceWeight);
+  }
   std::string operator()(const EnumSlot& slot) const {
     return fmt::format("one of {}", join(slot.words));
   }

@@ -99,6 +99,16 @@ Json schema_of(const std::string* /*value*/, const Spec& spec) {
   // Numbers and words such as `no` stay text for us, whatever a YAML reader makes of them.
   return {{"type", {"string", "number", "boolean"}}, {"minLength", 1}};
 }
+Json schema_of(const DataSource* /*value*/, const Spec& spec) {
+  const std::string* path = nullptr;
+  Json object = closed_object();
+  object["properties"][std::string(kSourcePath)] = schema_of(path, spec);
+  Json weight = real_schema({.range = above(0)});
+  weight["type"].push_back("null");
+  object["properties"][std::string(kSourceWeight)] = weight;
+  object["anyOf"] = {{{"required", {std::string(kSourcePath)}}}, {{"required", {"extends"}}}};
+  return {{"anyOf", {schema_of(path, spec), object}}};
+}
 template <class T>
 Json schema_of(const std::optional<T>* /*value*/, const Spec& spec) {
   const T* none = nullptr;
@@ -128,6 +138,9 @@ Json default_of(double value) {
 }
 Json default_of(const std::string& value) {
   return value;
+}
+Json default_of(const DataSource& value) {
+  return value.path;
 }
 template <class T>
 Json default_of(const std::optional<T>& value) {

@@ -22,7 +22,16 @@ inline constexpr std::array<std::string_view, 4> kWords<ActivationKind> = {
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<AttentionKind> = {"auto", "math"};
 template <>
-inline constexpr std::array<std::string_view, 2> kWords<DataType> = {"text", "synthetic"};
+inline constexpr std::array<std::string_view, 3> kWords<DataType> = {"text", "synthetic", "tokens"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<TokenFormat> = {"auto", "megatron", "llmc"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<Packing> = {"concat", "greedy", "pad"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<DataValidation> = {
+    "header", "full", "none"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<LastBatch> = {"drop", "pad", "wrap"};
 template <>
 inline constexpr std::array<std::string_view, 1> kWords<TokenizerType> = {"byte"};
 template <>

@@ -5,6 +5,7 @@
 #include "config/config.hpp"
 #include "core/batch.hpp"
 #include "core/registry.hpp"
+#include "data/sampler.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -20,6 +21,8 @@ class Dataset {
   virtual ~Dataset() = default;
   /// Number of samples.
   [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// The parts of [0, size) that are drawn by weight, in order; one part: all samples are equal.
+  [[nodiscard]] virtual std::vector<SampleSource> sources() const { return {{size(), 1}}; }
   /// Samples `indices` as one batch: "tokens" [n,S] and "labels" [n,S] int64, labels already
   /// shifted; an index of -1 gives a row without labels (padding of the last evaluation batch).
   [[nodiscard]] virtual Batch read(std::span<const std::int64_t> indices) const = 0;
@@ -40,12 +43,17 @@ struct DatasetRequest {
   Split split = Split::train;
 };
 
-/// Table by data.type: text, synthetic.
+/// The items of data.train or data.eval.
+[[nodiscard]] const std::vector<DataSource>& items_of(const DatasetRequest& request);
+
+/// Table by data.type: text, synthetic, tokens.
 [[nodiscard]] const Registry<Dataset, const DatasetRequest&>& datasets();
 
-/// Opens the dataset of a split and checks it (config-and-cli 2.3). Errors (all exit 4): data
-/// "file-not-found", "data-unreadable", "data-empty", "data-too-short", "separator-in-text" (file,
-/// byte offset), ...
+/// Opens the dataset of a split and checks it (config-and-cli 2.3). Items with weights become
+/// sources of one dataset, see blend.hpp. Errors (all exit 4): data "file-not-found",
+/// "data-unreadable", "data-empty", "data-too-short", "separator-in-text" (file, byte offset),
+/// "token-file",
+/// ...
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const DatasetRequest& request);
 
 }  // namespace colossal

@@ -22,6 +22,7 @@ namespace {
 struct Read {
   Batch batch;
   std::int64_t labelled = 0;
+  std::int64_t samples = 0;
   std::uint64_t data_hash = 0;
 };
 
@@ -33,7 +34,10 @@ class Reader {
         spec_(spec),
         shard_(shard),
         start_(start),
-        order_(dataset.size(), spec.global_batch, spec.seed, spec.shuffle) {}
+        order_(dataset.sources(), spec.order) {}
+
+  /// Positions of one epoch.
+  [[nodiscard]] std::int64_t samples_per_epoch() const { return order_.samples_per_epoch(); }
 
   /// Job k is micro-batch k % num_micro_batches of the k / num_micro_batches-th step from the
   /// start.
@@ -41,12 +45,15 @@ class Reader {
     const std::int64_t micro = job % spec_.num_micro_batches;
     const std::int64_t row = (micro * shard_.count + shard_.index) * spec_.micro_batch;
     const std::int64_t first =
-        start_.consumed + job / spec_.num_micro_batches * spec_.global_batch + row;
+        start_.consumed + job / spec_.num_micro_batches * spec_.order.global_batch + row;
     std::vector<std::int64_t> indices;
     Read result;
     for (std::int64_t position = first; position < first + spec_.micro_batch; ++position) {
       indices.push_back(order_.index(position));
-      result.data_hash += splitmix64(static_cast<std::uint64_t>(indices.back()));
+      if (indices.back() >= 0) {
+        ++result.samples;
+        result.data_hash += splitmix64(static_cast<std::uint64_t>(indices.back()));
+      }
     }
     result.batch = dataset_.read(indices);
     result.batch.first_row = row;
@@ -149,13 +156,12 @@ struct Loader::Impl {
       : spec(spec_in),
         state(state_in),
         reader(dataset, spec, shard, state),
-        samples_per_epoch(
-            SampleOrder(dataset.size(), spec.global_batch, spec.seed, false).samples_per_epoch()) {
-    check(spec.global_batch == spec.micro_batch * spec.num_micro_batches * shard.count,
+        samples_per_epoch(reader.samples_per_epoch()) {
+    check(spec.order.global_batch == spec.micro_batch * spec.num_micro_batches * shard.count,
           ErrorKind::internal,
           "loader-shape",
           "global batch {} is not micro-batch {} x {} micro-batches x {} data ranks",
-          spec.global_batch,
+          spec.order.global_batch,
           spec.micro_batch,
           spec.num_micro_batches,
           shard.count);
@@ -186,10 +192,10 @@ StepBatch Loader::next() {
     ++impl_->next_job;
     step.labelled += read.labelled;
     step.data_hash += read.data_hash;
-    step.samples += impl_->spec.micro_batch;
+    step.samples += read.samples;
     step.micro_batches.push_back(std::move(read.batch));
   }
-  impl_->state.consumed += impl_->spec.global_batch;
+  impl_->state.consumed += impl_->spec.order.global_batch;
   return step;
 }
 

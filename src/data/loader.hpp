@@ -4,6 +4,7 @@
 
 #include "core/batch.hpp"
 #include "data/dataset.hpp"
+#include "data/sampler.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -24,13 +25,11 @@ struct LoaderState {
   std::int64_t consumed = 0;
 };
 
-/// How the stream is cut: global_batch = micro_batch * num_micro_batches * data ranks.
+/// How the stream is ordered and cut: global batch = micro_batch * num_micro_batches * data ranks.
 struct LoaderSpec {
-  std::int64_t global_batch = 0;
+  OrderSpec order;
   std::int64_t micro_batch = 0;
   std::int64_t num_micro_batches = 0;
-  std::uint64_t seed = 0;
-  bool shuffle = true;
   std::int64_t workers = 2;
   std::int64_t prefetch = 4;  ///< micro-batches
 };
@@ -40,7 +39,7 @@ struct StepBatch {
   std::vector<Batch> micro_batches;  ///< first_row set; step and training are the trainer's
   std::int64_t labelled = 0;         ///< labels != -100 in them
   std::uint64_t data_hash = 0;  ///< sum mod 2^64 of splitmix64 of the dataset indices read here
-  std::int64_t samples = 0;     ///< read here
+  std::int64_t samples = 0;     ///< read here, those without weight not counted
 };
 
 /// Training stream. Micro-batch j of replica d of n reads positions consumed + (j*n + d)*b + [0,
@@ -59,7 +58,7 @@ class Loader {
   [[nodiscard]] LoaderState state() const noexcept;
   /// Epoch of the next sample as a real number (for logs).
   [[nodiscard]] double epoch() const noexcept;
-  /// Samples of one epoch over all ranks.
+  /// Positions of one epoch over all ranks (samples, and those without weight).
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;
 
  private:

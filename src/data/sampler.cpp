@@ -78,28 +78,97 @@ std::int64_t EpochOrder::operator[](std::int64_t position) const {
                         : table_[static_cast<std::size_t>(position)];
 }
 
-SampleOrder::SampleOrder(std::int64_t size,
-                         std::int64_t global_batch,
-                         std::uint64_t seed,
-                         bool shuffle)
-    : size_(size), per_epoch_(size - size % global_batch), seed_(seed), shuffle_(shuffle) {
+Blend::Blend(const std::vector<SampleSource>& sources) : counts_(sources.size(), 0) {
+  double sum = 0;
+  for (const SampleSource& source : sources) {
+    sum += source.weight;
+  }
+  for (const SampleSource& source : sources) {
+    weights_.push_back(source.weight / sum);
+  }
+}
+
+std::size_t Blend::choose() const {
+  const auto scale = static_cast<double>(std::max<std::int64_t>(next_, 1));
+  std::size_t best = 0;
+  double most = weights_[0] * scale - static_cast<double>(counts_[0]);
+  for (std::size_t d = 1; d < weights_.size(); ++d) {
+    const double missing = weights_[d] * scale - static_cast<double>(counts_[d]);
+    if (missing > most) {
+      best = d;
+      most = missing;
+    }
+  }
+  return best;
+}
+
+Blend::Draw Blend::at(std::int64_t position) {
+  if (position < next_) {
+    std::ranges::fill(counts_, 0);
+    next_ = 0;
+  }
+  for (; next_ < position; ++next_) {
+    ++counts_[choose()];
+  }
+  const std::size_t source = choose();
+  return {source, counts_[source]};
+}
+
+std::int64_t positions_per_epoch(std::int64_t size,
+                                 std::int64_t global_batch,
+                                 LastBatch last_batch) {
+  const std::int64_t rest = size % global_batch;
+  switch (last_batch) {
+    case LastBatch::drop:
+      return size - rest;
+    case LastBatch::pad:
+      return rest == 0 ? size : size - rest + global_batch;
+    case LastBatch::wrap:
+      break;
+  }
+  return size;
+}
+
+SampleOrder::SampleOrder(std::vector<SampleSource> sources, const OrderSpec& spec)
+    : shuffle_(spec.shuffle) {
+  std::int64_t size = 0;
+  for (const SampleSource& source : sources) {
+    // Equal sizes must not mean equal orders.
+    const std::uint64_t seed =
+        sources_.empty() ? spec.seed : splitmix64(spec.seed + sources_.size());
+    sources_.push_back({.first = size, .size = source.size, .seed = seed});
+    size += source.size;
+  }
+  if (sources.size() > 1) {
+    blend_.emplace(sources);
+  }
+  const LastBatch last_batch = blend_ ? LastBatch::wrap : spec.last_batch;
+  per_epoch_ = positions_per_epoch(size, spec.global_batch, last_batch);
   check(per_epoch_ > 0,
         ErrorKind::data,
         "data-too-small",
         "the training set has {} samples, one step needs train.global_batch_size = {}; add data, "
-        "shorten seq_length or "
-        "make the batch smaller",
+        "shorten seq_length or make the batch smaller",
         size,
-        global_batch);
+        spec.global_batch);
 }
 
 std::int64_t SampleOrder::index(std::int64_t position) {
-  const std::int64_t wanted = epoch(position);
-  if (wanted != cached_epoch_) {
-    order_.emplace(size_, seed_, wanted, shuffle_);
-    cached_epoch_ = wanted;
+  if (blend_) {
+    const Blend::Draw draw = blend_->at(position);
+    Source& source = sources_[draw.source];
+    return index_in(source, draw.count / source.size, draw.count % source.size);
   }
-  return (*order_)[position % per_epoch_];
+  const std::int64_t place = position % per_epoch_;
+  return place < sources_[0].size ? index_in(sources_[0], epoch(position), place) : -1;
+}
+
+std::int64_t SampleOrder::index_in(Source& source, std::int64_t epoch, std::int64_t place) const {
+  if (epoch != source.epoch) {
+    source.order.emplace(source.size, source.seed, epoch, shuffle_);
+    source.epoch = epoch;
+  }
+  return source.first + (*source.order)[place];
 }
 
 }  // namespace colossal

@@ -40,9 +40,9 @@ class SyntheticDataset : public Dataset {
 
   [[nodiscard]] Batch read(std::span<const std::int64_t> indices) const override {
     return detail::read_token_rows(
-        indices, size_, sequence_, [this](std::int64_t index, const detail::TokenRow& row) {
-          read_row(index, row);
-        });
+        indices,
+        {.size = size_, .sequence = sequence_},
+        [this](std::int64_t index, const detail::TokenRow& row) { read_row(index, row); });
   }
 
   [[nodiscard]] std::string fingerprint() const override {

@@ -11,11 +11,9 @@ namespace colossal {
 /// The token that stands between two documents; the byte of this value may not occur inside one.
 inline constexpr std::uint8_t kSeparator = 0;
 
-/// Dataset `text`: the stream file 0, separator, file 1, ... of T byte tokens; sample i predicts
-/// tokens (i*S, (i+1)*S] from the one before each. Train keeps the (T-1)/S whole samples; eval also
-/// the last, shorter one, so that every token but the first is predicted exactly once. Names in
-/// data.train and data.eval may be globs. Errors (data): "file-not-found", "data-unreadable",
-/// "data-empty", "data-too-short", "separator-in-text", "vocab-too-small".
+/// Dataset `text`: the stream file 0, separator, file 1, ... of byte tokens, one document a file,
+/// cut to rows by make_token_dataset(). Errors (data): "file-not-found", "data-unreadable",
+/// "data-empty", "separator-in-text", "vocab-too-small", and those of make_token_dataset().
 [[nodiscard]] std::unique_ptr<Dataset> make_text_dataset(const DatasetRequest& request);
 
 }  // namespace colossal

@@ -16,11 +16,9 @@ std::unique_ptr<Loader> make_loader(const Config& config,
                                     const Mesh& mesh,
                                     const Dataset& dataset,
                                     const RunState& state) {
-  const LoaderSpec spec{.global_batch = config.train.global_batch_size,
+  const LoaderSpec spec{.order = order_spec(config),
                         .micro_batch = config.train.micro_batch_size,
                         .num_micro_batches = config.train.gradient_accumulation,
-                        .seed = static_cast<std::uint64_t>(config.run.seed),
-                        .shuffle = config.data.shuffle,
                         .workers = config.data.workers,
                         .prefetch = config.data.prefetch};
   const DataShard shard{mesh.index(data_axes()), mesh.size(data_axes())};

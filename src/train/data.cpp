@@ -2,7 +2,6 @@
 #include "train/data.hpp"
 
 #include "core/error.hpp"
-#include "data/sampler.hpp"
 #include "optim/optimizer.hpp"
 #include "train/model.hpp"
 
@@ -107,16 +106,13 @@ std::optional<std::int64_t> epoch_samples(const Loaded& loaded,
     return std::nullopt;  // follows from a number of processes that is not known yet
   }
   try {
-    return SampleOrder(train.size(),
-                       config.train.global_batch_size,
-                       static_cast<std::uint64_t>(config.run.seed),
-                       config.data.shuffle)
-        .samples_per_epoch();
+    return SampleOrder(train.sources(), order_spec(config)).samples_per_epoch();
   } catch (const Error& too_small) {
     Diagnostic& error = found.emplace_back(error_at_batch(loaded, kTooSmall));
     error.message = too_small.what();
     error.why = train.summary();
-    error.fix = fmt::format("train.global_batch_size: {} or less, or more data", train.size());
+    error.fix = fmt::format(
+        "train.global_batch_size: {} or less, more data, or data.last_batch: wrap", train.size());
     return std::nullopt;
   }
 }
@@ -137,6 +133,20 @@ int exit_code_of(const std::vector<Diagnostic>& diagnostics) {
 bool evaluates(const Config& config) {
   return !config.data.eval.empty() || config.eval.every_steps || config.eval.at_start ||
          config.eval.at_end.value_or(false);
+}
+
+OrderSpec order_spec(const Config& config) {
+  return {.global_batch = config.train.global_batch_size,
+          .seed = static_cast<std::uint64_t>(config.run.seed),
+          .shuffle = config.data.shuffle,
+          .last_batch = config.data.last_batch};
+}
+
+Config checked_elsewhere(Config config) {
+  if (config.data.validate == DataValidation::full) {
+    config.data.validate = DataValidation::header;
+  }
+  return config;
 }
 
 std::unique_ptr<const Dataset> open_split(const Config& config, Split split) {

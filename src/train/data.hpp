@@ -3,6 +3,7 @@
 
 #include "config/load.hpp"
 #include "data/dataset.hpp"
+#include "data/sampler.hpp"
 
 #include <memory>
 #include <vector>
@@ -11,6 +12,13 @@ namespace colossal {
 
 /// True if any evaluation can be asked for, so that the evaluation set must exist.
 [[nodiscard]] bool evaluates(const Config& config);
+
+/// How the training stream of this configuration is ordered.
+[[nodiscard]] OrderSpec order_spec(const Config& config);
+
+/// The configuration with data.validate no more than header, for ranks whose files another rank
+/// reads whole.
+[[nodiscard]] Config checked_elsewhere(Config config);
 
 /// Training and evaluation data as the configuration names them. Shared: whoever checked them hands
 /// them on, so that a process reads them once.

@@ -39,6 +39,7 @@ EvalReport evaluate(BlockStage& stage,
           .loss = *loss / *tokens,
           .tokens = static_cast<std::int64_t>(*tokens),
           .samples = plan.covered(),
+          .set_samples = data.size(),
           .num_batches = plan.num_batches(),
           .seconds = watch.seconds()};
 }

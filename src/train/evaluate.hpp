@@ -16,6 +16,7 @@ struct EvalReport {
   double loss = 0;
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
+  std::int64_t set_samples = 0;  ///< in the whole set; eval.max_batches may leave some out
   std::int64_t num_batches = 0;
   double seconds = 0;
 };

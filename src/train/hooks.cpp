@@ -42,6 +42,15 @@ Json event(std::string_view kind, const Trainer& trainer, std::int64_t step) {
   return {{"t", unix_time()}, {"attempt", trainer.state().attempt}, {"kind", kind}, {"step", step}};
 }
 
+/// "20 batches", with the share of the set if eval.max_batches left some out.
+std::string coverage(const EvalReport& report) {
+  return report.samples == report.set_samples ? fmt::format("{} batches", report.num_batches)
+                                              : fmt::format("{} batches ({} of {} samples)",
+                                                            report.num_batches,
+                                                            report.samples,
+                                                            report.set_samples);
+}
+
 }  // namespace
 
 bool LogCadence::due(std::int64_t step, std::int64_t total) {
@@ -143,11 +152,11 @@ void MetricsHook::record(const Trainer& trainer, const StepReport& report) const
 void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
   const double perplexity = std::exp(report.loss);
   log::console(
-      fmt::format("{}  loss {:.4f}  ppl {:.2f}  {} batches  {:.1f} s",
+      fmt::format("{}  loss {:.4f}  ppl {:.2f}  {}  {:.1f} s",
                   label("eval", fmt::format("step {}", report.step), trainer.parts().total_steps),
                   report.loss,
                   perplexity,
-                  report.num_batches,
+                  coverage(report),
                   report.seconds));
   if (run_dir_ == nullptr) {
     return;

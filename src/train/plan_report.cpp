@@ -38,9 +38,10 @@ StageCost stage_cost(const Config& config, std::span<const std::unique_ptr<Block
   return sum;
 }
 
-/// Prefetched micro-batches: tokens and labels of 8 bytes each.
+/// Prefetched micro-batches: tokens, labels and perhaps document starts of 8 bytes each.
 std::int64_t loader_bytes(const Config& config) {
-  return config.data.prefetch * config.train.micro_batch_size * config.data.seq_length * 2 * 8;
+  const std::int64_t fields = config.data.cross_document_attention ? 2 : 3;
+  return config.data.prefetch * config.train.micro_batch_size * config.data.seq_length * fields * 8;
 }
 
 /// "lr 0.001: 5 steps of warm-up, then ...".
@@ -57,7 +58,7 @@ void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_sampl
   if (config.train.epochs && train_samples == 0) {
     return;  // an epoch's length is in the data
   }
-  plan.total_steps = total_steps(config, train_samples - train_samples % plan.global_batch);
+  plan.total_steps = total_steps(config, train_samples);
   plan.schedule = schedule_in_words(config, plan.total_steps);
   const std::int64_t samples = plan.total_steps * plan.global_batch;
   if (config.train.tokens && *config.train.tokens != samples * config.data.seq_length) {

@@ -46,7 +46,7 @@ struct PlanReport {
 };
 
 /// The plan of a resolved configuration (parallel.data known). Builds the blocks without memory.
-/// `train_samples`: size of the training set, 0 if not opened. Errors: config.
+/// `train_samples`: samples of one epoch of training, 0 if the data was not opened. Errors: config.
 [[nodiscard]] PlanReport make_plan(const Config& config, std::int64_t train_samples);
 
 /// Text of config-and-cli 6.1, without a final newline.

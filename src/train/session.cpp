@@ -104,7 +104,7 @@ void TrainSession::configure_log(const fs::path& folder) const {
 int TrainSession::run() {
   const LaunchOptions& launch = world_.launch();
   configure_log({});
-  data_ = open_data(config_);
+  data_ = open_data(launch.rank == 0 ? config_ : checked_elsewhere(config_));
   if (const int code = check_data(); code != 0) {
     return code;
   }

@@ -85,7 +85,8 @@ std::vector<Override> to_overrides(const std::vector<std::string>& sets) {
 }
 
 PlanReport plan_with_data(const Config& config, const Dataset& train, const Dataset* eval) {
-  PlanReport plan = make_plan(config, train.size());
+  const std::int64_t epoch = SampleOrder(train.sources(), order_spec(config)).samples_per_epoch();
+  PlanReport plan = make_plan(config, epoch);
   plan.data_lines.push_back("train " + train.summary());
   if (eval != nullptr) {
     plan.data_lines.push_back("eval  " + eval->summary());

@@ -2,11 +2,14 @@
 #pragma once
 
 #include "config/config.hpp"
+#include "support/token_files.hpp"
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace colossal::test {
 
@@ -86,9 +89,45 @@ inline Config tiny_text_gpt(const std::filesystem::path& folder) {
   config.model.ffn_hidden_size = 192;
   config.model.vocab_size = 256;
   config.data.type = DataType::text;
-  config.data.train = {(folder / "train.txt").string()};
-  config.data.eval = {(folder / "eval.txt").string()};
+  config.data.train = {{.path = (folder / "train.txt").string()}};
+  config.data.eval = {{.path = (folder / "eval.txt").string()}};
   config.data.tokenizer = TokenizerConfig{};
+  return config;
+}
+
+/// Documents of 2 to 11 tokens that count on from different ids.
+inline std::vector<std::vector<std::int64_t>> varied_documents(std::int64_t count) {
+  std::vector<std::vector<std::int64_t>> documents;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::vector<std::int64_t> ids = ids_from(i * i, 2 + i * 7 % 10);
+    for (std::int64_t& id : ids) {
+      id %= 61;
+    }
+    documents.push_back(std::move(ids));
+  }
+  return documents;
+}
+
+/// tiny_gpt() on token files made in `folder`: short documents, several a row, that do not see each
+/// other.
+inline Config tiny_tokens_gpt(const std::filesystem::path& folder) {
+  Config config = tiny_gpt();
+  config.data.type = DataType::tokens;
+  config.data.train = {{.path = write_megatron(folder, "train", varied_documents(150))}};
+  config.data.eval = {{.path = write_megatron(folder, "eval", varied_documents(30))}};
+  config.data.packing = Packing::greedy;
+  config.data.cross_document_attention = false;
+  config.data.last_batch = LastBatch::wrap;
+  return config;
+}
+
+/// The same with one document a row, drawn from two files by weight.
+inline Config tiny_blend_gpt(const std::filesystem::path& folder) {
+  Config config = tiny_tokens_gpt(folder);
+  config.data.train = {{.path = write_megatron(folder, "one", varied_documents(40)), .weight = 3},
+                       {.path = write_megatron(folder, "two", varied_documents(25)), .weight = 1}};
+  config.data.packing = Packing::pad;
+  config.data.last_batch = LastBatch::drop;
   return config;
 }
 

@@ -60,6 +60,7 @@ void check_rules(const RuleInput& input) {
   for (const auto& rules : {run_rules(),
                             mesh_rules(),
                             model_rules(),
+                            data_rules(),
                             scheduler_rules(),
                             schedule_rules(),
                             usage_rules()}) {

@@ -46,6 +46,8 @@ using Rule = void (*)(const RuleInput&);
 [[nodiscard]] std::span<const Rule> mesh_rules();
 /// heads-divisible, kv-heads-divisible, seq-too-long, vocab-too-small.
 [[nodiscard]] std::span<const Rule> model_rules();
+/// data-weights, sequence-packing, unused-section.
+[[nodiscard]] std::span<const Rule> data_rules();
 /// warmup-too-long, warmup-required, milestones-order, never-runs, unused-section.
 [[nodiscard]] std::span<const Rule> scheduler_rules();
 /// lr-too-large, never-runs, checkpoint-none, tokens-not-multiple.

@@ -59,11 +59,33 @@ TEST_CASE("relative paths start at the file that contains them", "[config]") {
   box.write("sub/base.yaml", kText);
   const Loaded loaded = box.load("extends: sub/base.yaml\ndata: {eval: [../b.txt, /c.txt]}\n");
   REQUIRE(summary(loaded).empty());
-  CHECK(loaded.config.data.train.at(0) == (box.path() / "sub/a.txt").string());
-  CHECK(loaded.config.data.eval.at(0) == (box.path().parent_path() / "b.txt").string());
-  CHECK(loaded.config.data.eval.at(1) == "/c.txt");
+  CHECK(loaded.config.data.train.at(0).path == (box.path() / "sub/a.txt").string());
+  CHECK(loaded.config.data.eval.at(0).path == (box.path().parent_path() / "b.txt").string());
+  CHECK(loaded.config.data.eval.at(1).path == "/c.txt");
   const Loaded set = box.load(kText, options({"data.train=[x.txt]"}));
-  CHECK(set.config.data.train.at(0) == (std::filesystem::current_path() / "x.txt").string());
+  CHECK(set.config.data.train.at(0).path == (std::filesystem::current_path() / "x.txt").string());
+}
+
+TEST_CASE("files may carry weights, and keep them through --set (Lightning 18029)", "[config]") {
+  const ConfigSandbox box;
+  const std::string file =
+      "extends: base.yaml\ndata: {train: [a, {path: b, weight: 2.5}, {path: c}]}\n";
+  box.write("base.yaml", kText);
+  const std::string folder = box.path().string() + "/";
+  const Loaded loaded = box.load(file, options({"data.train[1].weight=3", "data.train[0]=/x"}));
+  REQUIRE(summary(loaded).empty());
+  CHECK(loaded.config.data.train ==
+        std::vector<DataSource>{{"/x", {}}, {folder + "b", 3.0}, {folder + "c", {}}});
+  CHECK(to_yaml(loaded.config)
+            .find("train: [/x, {path: " + folder + "b, weight: 3}, " + folder + "c]\n") !=
+        std::string::npos);
+  for (const char* bad : {"data.train[1].weight=0", "data.train[1].weight=-1"}) {
+    CHECK(summary(box.load(file, options({bad}))).starts_with("data-weights"));
+  }
+  CHECK(summary(box.load(file, options({"data.train[1].weight=.inf"}))).starts_with("bad-real"));
+  CHECK(summary(box.load(file, options({"data.train[1].path=null"}))).starts_with("required"));
+  CHECK(summary(box.load(file, options({"data.train[3].weight=1"}))).starts_with("index-range"));
+  CHECK(summary(box.load(file, options({"data.train[1].wait=1"}))).starts_with("unknown-key"));
 }
 
 TEST_CASE("aliases are copies", "[config]") {

@@ -28,6 +28,14 @@ inline const std::string kText =
     "train: {steps: 50, micro_batch_size: 4}\n"
     "optimizer: {type: adamw, lr: 1e-3}\n";
 
+/// The same with files of token ids.
+inline const std::string kTokens =
+    "version: 1\n"
+    "model: {type: gpt, num_layers: 2, hidden_size: 64, num_heads: 4, vocab_size: 256}\n"
+    "data: {type: tokens, train: [a.bin], seq_length: 64}\n"
+    "train: {steps: 50, micro_batch_size: 4}\n"
+    "optimizer: {type: adamw, lr: 1e-3}\n";
+
 /// "id line col" of every diagnostic, joined by "; ".
 inline std::string summary(const Loaded& loaded) {
   std::string text;

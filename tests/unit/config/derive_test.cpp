@@ -106,7 +106,8 @@ TEST_CASE("budgets become steps, rounded up", "[config]") {
   CHECK(total_steps(config, 0) == 3);
   config.train.samples.reset();
   config.train.epochs = 1.5;
-  CHECK(total_steps(config, 33) == 6);
+  CHECK(total_steps(config, 32) == 6);
+  CHECK(total_steps(config, 33) == 7);
   CHECK_THROWS_AS(total_steps(config, 0), Error);
   config.train.steps = 7;
   CHECK(total_steps(config, 0) == 7);

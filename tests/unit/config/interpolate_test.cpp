@@ -213,7 +213,7 @@ TEST_CASE("secrets are written as their expression, and resolve again", "[config
   REQUIRE(summary(loaded).empty());
   CHECK(loaded.config.run.name == "n-me-hunter2-x");
   CHECK(loaded.config.run.seed == 77);
-  CHECK(loaded.config.data.train.at(1) == (box.path() / "hunter2-x/b").string());
+  CHECK(loaded.config.data.train.at(1).path == (box.path() / "hunter2-x/b").string());
   for (const std::string& yaml : {to_yaml(loaded.config), to_minimal_yaml(loaded.config)}) {
     INFO(yaml);
     CHECK(yaml.find("hunter2") == std::string::npos);
@@ -227,6 +227,21 @@ TEST_CASE("secrets are written as their expression, and resolve again", "[config
   }
   CHECK(redact(loaded.config.secrets, "in /x/hunter2-x/y") ==
         "in /x/${env:COLOSSAL_TEST_API_KEY}/y");
+}
+
+TEST_CASE("a secret in the path of a weighted file stays one", "[config]") {
+  const ConfigSandbox box;
+  const Variable secret("COLOSSAL_TEST_API_KEY", "hunter2-x");
+  std::string text = kText;
+  text.replace(
+      text.find("[a.txt]"), 7, "[a.txt, {path: \"${env:COLOSSAL_TEST_API_KEY}/b\", weight: 2}]");
+  const Loaded loaded = box.load(text);
+  REQUIRE(summary(loaded).empty());
+  const std::string yaml = to_yaml(loaded.config);
+  INFO(yaml);
+  CHECK(yaml.find("hunter2") == std::string::npos);
+  CHECK(yaml.find("/${env:COLOSSAL_TEST_API_KEY}/b\", weight: 2}]") != std::string::npos);
+  CHECK(box.load(yaml).config.data.train == loaded.config.data.train);
 }
 
 TEST_CASE("diagnostics never show a secret", "[config]") {

@@ -46,7 +46,8 @@ class Collector : public detail::PathVisitor {
                std::holds_alternative<std::optional<double>*>(slot);
     key.list = std::holds_alternative<std::vector<double>*>(slot) ||
                std::holds_alternative<std::vector<std::int64_t>*>(slot) ||
-               std::holds_alternative<std::vector<std::string>*>(slot);
+               std::holds_alternative<std::vector<std::string>*>(slot) ||
+               std::holds_alternative<std::vector<DataSource>*>(slot);
     key.boolean =
         std::holds_alternative<bool*>(slot) || std::holds_alternative<std::optional<bool>*>(slot);
     if (const auto* choice = std::get_if<detail::EnumSlot>(&slot)) {
@@ -69,8 +70,10 @@ std::string first_word(std::string_view list) {
 
 /// The base file in which a key is legal, with one group so that its keys can be set.
 std::string base_for(const Key& key) {
-  std::string base =
-      key.spec.variant == "text" || key.path.starts_with("data.tokenizer") ? kText : kSynthetic;
+  const bool text = detail::among_words("text", key.spec.variant);
+  std::string base = text || key.path.starts_with("data.tokenizer") ? kText
+                     : key.spec.variant == "tokens"                 ? kTokens
+                                                                    : kSynthetic;
   base.insert(base.rfind('}'), ", groups: [{match: x}]");
   const std::string type = key.spec.variant.empty() ? "cosine" : first_word(key.spec.variant);
   if (key.path.starts_with("optimizer.") && !key.spec.variant.empty()) {

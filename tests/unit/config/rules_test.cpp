@@ -95,6 +95,18 @@ TEST_CASE("the vocabulary covers the tokenizer", "[config]") {
       kSynthetic, 0, {{{"model.vocab_size=2"}, ""}, {{"model.vocab_size=auto"}, "required"}});
 }
 
+TEST_CASE("weights belong to training data, whose items then never end", "[config]") {
+  check_rows(kText,
+             0,
+             {{{"data.train=[{path: a, weight: 1}, b]"}, ""},
+              {{"data.eval=[a, b]"}, ""},
+              {{"data.eval=[{path: a, weight: 1}]"}, "data-weights"},
+              {{"data.last_batch=pad"}, ""},
+              {{"data.train=[{path: a, weight: 1}, b]", "data.last_batch=wrap"}, ""},
+              {{"data.train=[{path: a, weight: 1}, b]", "data.last_batch=pad"}, "unused-section"},
+              {{"data.train=[{path: a, weight: 1}]", "data.last_batch=pad"}, ""}});
+}
+
 TEST_CASE("replicas fill the world", "[config]") {
   check_rows(kSynthetic,
              3,

@@ -19,8 +19,9 @@ const std::string kFull =
     "model: {type: gpt, preset: gpt2-124m, num_layers: 3, num_kv_heads: 4, ffn_hidden_size: 100,\n"
     "        vocab_pad_multiple: 8, activation: swiglu, norm_eps: 1e-6, dropout: 0.1,\n"
     "        attention_dropout: 0.25, tie_embeddings: false, attention: math, init_std: 0.01}\n"
-    "data: {type: text, train: [a.txt, 'b c.txt', \"*.txt\"], eval: [e.txt],\n"
-    "       tokenizer: {type: byte}, seq_length: 1_024, shuffle: false, workers: 0, prefetch: 1}\n"
+    "data: {type: text, train: [a.txt, 'b c.txt', {path: \"*.txt\", weight: 0.5}], eval: [e.txt],\n"
+    "       tokenizer: {type: byte}, seq_length: 1_024, shuffle: false, workers: 0, prefetch: 1,\n"
+    "       last_batch: wrap, packing: greedy, cross_document_attention: false}\n"
     "train: {tokens: 3M, global_batch_size: 12, micro_batch_size: 2, precision: fp64,\n"
     "        clip_grad_norm: 0.5, nonfinite: skip, max_skipped_steps: 3}\n"
     "optimizer: {type: adamw, lr: 6.0e-4, weight_decay: 0.1, no_decay: ['*.bias'],\n"
@@ -56,6 +57,7 @@ TEST_CASE("written configurations read back the same (marian 402)", "[config]") 
   for (const std::int64_t world : {0, 1, 3}) {
     check_round_trip(kSynthetic, world);
     check_round_trip(kText, world);
+    check_round_trip(kTokens, world);
     check_round_trip(kFull, world);
     check_round_trip(kText + "eval: {at_end: false, every_steps: null}\n", world);
   }
@@ -63,6 +65,8 @@ TEST_CASE("written configurations read back the same (marian 402)", "[config]") 
 
 /// Keys of types that kFull does not use.
 const std::set<std::string> kOfOtherTypes = {"data.num_samples",
+                                             "data.format",
+                                             "data.validate",
                                              "optimizer.momentum",
                                              "optimizer.nesterov",
                                              "scheduler.power",

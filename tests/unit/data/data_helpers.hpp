@@ -26,8 +26,10 @@ inline std::string write_file(const std::filesystem::path& folder,
 inline DataConfig text_config(std::vector<std::string> files, std::int64_t sequence) {
   DataConfig config;
   config.type = DataType::text;
-  config.train = files;
-  config.eval = std::move(files);
+  for (std::string& file : files) {
+    config.train.push_back({.path = std::move(file)});
+  }
+  config.eval = config.train;
   config.seq_length = sequence;
   return config;
 }

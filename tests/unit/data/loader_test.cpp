@@ -23,7 +23,7 @@ namespace {
 /// shuffle the workers.
 class Numbers : public Dataset {
  public:
-  explicit Numbers(std::int64_t size, std::int64_t bad = -1) : size_(size), bad_(bad) {}
+  explicit Numbers(std::int64_t size, std::int64_t bad = -2) : size_(size), bad_(bad) {}
   std::int64_t size() const override { return size_; }
   Batch read(std::span<const std::int64_t> indices) const override {
     ++reads;
@@ -61,11 +61,9 @@ class Numbers : public Dataset {
 };
 
 LoaderSpec spec_of(std::int64_t global, std::int64_t micro, int ranks, std::int64_t workers = 0) {
-  return {.global_batch = global,
+  return {.order = {.global_batch = global, .seed = 5},
           .micro_batch = micro,
           .num_micro_batches = global / micro / ranks,
-          .seed = 5,
-          .shuffle = true,
           .workers = workers,
           .prefetch = 3};
 }
@@ -85,7 +83,7 @@ std::vector<std::vector<std::int64_t>> global_batches(const LoaderSpec& spec,
   const Numbers numbers(101);
   std::vector<std::vector<std::int64_t>> batches(
       static_cast<std::size_t>(steps),
-      std::vector<std::int64_t>(static_cast<std::size_t>(spec.global_batch), -1));
+      std::vector<std::int64_t>(static_cast<std::size_t>(spec.order.global_batch), -1));
   for (int rank = 0; rank < ranks; ++rank) {
     Loader loader(numbers, spec, {rank, ranks}, {});
     for (auto& batch : batches) {
@@ -167,10 +165,43 @@ TEST_CASE("a step counts its samples, labels and content", "[data]") {
   CHECK(step.data_hash == expected);
 }
 
+TEST_CASE("samples without weight are in the batches and not in the sums", "[data]") {
+  const Numbers numbers(10);
+  for (const int ranks : {1, 4}) {
+    std::int64_t samples = 0;
+    std::uint64_t hash = 0;
+    std::vector<std::int64_t> padding;
+    for (int rank = 0; rank < ranks; ++rank) {
+      LoaderSpec spec = spec_of(8, 2, ranks, 1);
+      spec.order.last_batch = LastBatch::pad;
+      Loader loader(numbers, spec, {rank, ranks}, {8});
+      CHECK(loader.samples_per_epoch() == 16);
+      const StepBatch step = loader.next();
+      for (const Batch& micro : step.micro_batches) {
+        const auto rows = samples_of(micro);
+        CHECK(rows.size() == 2);
+        padding.push_back(std::ranges::count(rows, -1));
+      }
+      samples += step.samples;
+      hash += step.data_hash;
+      CHECK(loader.epoch() == 1);
+    }
+    CHECK(padding == std::vector<std::int64_t>{0, 2, 2, 2});
+    CHECK(samples == 2);
+    Loader whole(
+        numbers,
+        {.order = {.global_batch = 10, .seed = 5}, .micro_batch = 10, .num_micro_batches = 1},
+        {},
+        {});
+    Loader first(numbers, spec_of(8, 8, 1), {}, {});
+    CHECK(hash + first.next().data_hash == whole.next().data_hash);
+  }
+}
+
 TEST_CASE("a worker's exception is rethrown by next, at its place and ever after", "[data]") {
   for (const std::int64_t workers : {0, 1, 3}) {
     LoaderSpec spec = spec_of(4, 2, 1, workers);
-    spec.shuffle = false;
+    spec.order.shuffle = false;
     const Numbers numbers(40, 9);
     Loader loader(numbers, spec, {}, {});
     CHECK(samples_of(loader.next().micro_batches.front()) == std::vector<std::int64_t>({0, 1}));

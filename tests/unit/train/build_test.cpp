@@ -50,7 +50,7 @@ TEST_CASE("the loader starts at the state's position", "[build]") {
 TEST_CASE("missing data stops before any memory is taken", "[build]") {
   const TempDir folder;
   Config config = tiny_text_gpt(folder.path());
-  config.data.train = {(folder.path() / "absent.txt").string()};
+  config.data.train = {{.path = (folder.path() / "absent.txt").string()}};
   const ParallelContext context(config);
   try {
     static_cast<void>(build(config, context, {}));

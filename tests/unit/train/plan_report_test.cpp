@@ -81,7 +81,8 @@ TEST_CASE("epochs need the data, budgets are rounded up and say so", "[plan]") {
   config.train.epochs = 3;
   CHECK(make_plan(config, 0).total_steps == 0);
   CHECK(contains(to_text(make_plan(config, 0)), "unknown until the data is read"));
-  CHECK(make_plan(config, 85).total_steps == 15);
+  CHECK(make_plan(config, 80).total_steps == 15);
+  CHECK(make_plan(config, 81).total_steps == 16);  // last_batch: wrap
 
   config.train.epochs.reset();
   config.train.tokens = 1000;

@@ -224,7 +224,7 @@ TEST_CASE("a batch without labels is a data error", "[trainer]") {
   TrainerParts parts = build(config, context, {});
   parts.loader.reset();
   parts.train_data = std::make_shared<Unlabelled>(std::move(parts.train_data));
-  const LoaderSpec spec{.global_batch = 16, .micro_batch = 16, .num_micro_batches = 1};
+  const LoaderSpec spec{.order = {.global_batch = 16}, .micro_batch = 16, .num_micro_batches = 1};
   parts.loader = std::make_unique<Loader>(*parts.train_data, spec, DataShard{}, LoaderState{});
   Trainer trainer(std::move(parts), {});
   CHECK(contains(failure_of(trainer), "no-labels: step 1: none of the 16 samples"));

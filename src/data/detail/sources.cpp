@@ -1,0 +1,63 @@
+// How are names with wildcards resolved?
+#include "data/detail/sources.hpp"
+
+#include <fmt/format.h>
+
+#include <glob.h>
+#include <system_error>
+
+namespace colossal::detail {
+namespace {
+
+std::vector<std::string> expand(const std::string& name) {
+  std::error_code ignored;
+  if (name.find_first_of("*?[") == std::string::npos || std::filesystem::exists(name, ignored)) {
+    return {name};
+  }
+  glob_t found = {};
+  const int status = ::glob(name.c_str(), 0, nullptr, &found);
+  std::vector<std::string> files(found.gl_pathv,
+                                 found.gl_pathv + (status == 0 ? found.gl_pathc : 0));
+  ::globfree(&found);
+  check(!files.empty(), ErrorKind::data, "data-empty", "no file matches '{}' (0 files)", name);
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::string> files_of(const DatasetRequest& request) {
+  const std::vector<DataSource>& items = items_of(request);
+  check(!items.empty(),
+        ErrorKind::data,
+        "data-empty",
+        "data.{} names no file",
+        request.split == Split::train ? "train" : "eval");
+  std::vector<std::string> files;
+  for (const DataSource& item : items) {
+    for (std::string& file : expand(item.path)) {
+      files.push_back(std::move(file));
+    }
+  }
+  return files;
+}
+
+std::string shown(const std::filesystem::path& path) {
+  std::error_code failed;
+  const std::filesystem::path relative = std::filesystem::proximate(path, failed);
+  return failed || relative.native().starts_with("..") ? path.string() : relative.string();
+}
+
+std::string shown_files(const std::vector<std::string>& files) {
+  const std::string others = files.size() == 1 ? "" : fmt::format(" and {} more", files.size() - 1);
+  return shown(files.front()) + others;
+}
+
+std::string grouped(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (std::ptrdiff_t at = std::ssize(text) - 3; at > 0; at -= 3) {
+    text.insert(static_cast<std::size_t>(at), ",");
+  }
+  return text;
+}
+
+}  // namespace colossal::detail
