@@ -17,7 +17,9 @@ namespace colossal {
 /// One micro-batch of this data coordinate: named tensors whose dim 0 is the sample, and what keyed
 /// random numbers need.
 struct Batch {
-  /// "tokens" [B,S] int64, "labels" [B,S] int64 with -100 where no loss is taken, ...
+  /// "tokens" [B,S] int64, "labels" [B,S] int64 with -100 where no loss is taken,
+  /// "document_starts" [B,S] int64 where documents do not see each other: the place in its row at
+  /// which the document of each token begins, at most the token's own and never decreasing.
   std::map<std::string, at::Tensor, std::less<>> fields;
   /// Row of this micro-batch's first sample in the step's global batch: keys dropout independently
   /// of the layout.
@@ -32,6 +34,12 @@ struct Batch {
     const auto it = fields.find(name);
     check(it != fields.end(), ErrorKind::internal, "batch-field", "batch has no field '{}'", name);
     return it->second;
+  }
+
+  /// The field called `name`; an undefined tensor if absent.
+  [[nodiscard]] at::Tensor find(std::string_view name) const {
+    const auto it = fields.find(name);
+    return it == fields.end() ? at::Tensor() : it->second;
   }
 };
 

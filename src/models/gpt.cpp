@@ -65,8 +65,7 @@ class EmbedBlock : public Block {
 
   Activation forward(const Activation& /*in*/, const Batch& batch) override {
     const at::Tensor& tokens_bs = batch.at("tokens");
-    const at::Tensor places_s = at::arange(tokens_bs.size(1), tokens_bs.options());
-    const at::Tensor x_bsh = tokens_->forward(tokens_bs).add(positions_->forward(places_s));
+    const at::Tensor x_bsh = tokens_->forward(tokens_bs).add(positions_->forward(places(batch)));
     return hidden_only(dropout_->forward(x_bsh, {}, batch));
   }
 
@@ -89,6 +88,14 @@ class EmbedBlock : public Block {
   }
 
  private:
+  /// Position of each token: in the row [S], or in its document [B,S].
+  [[nodiscard]] static at::Tensor places(const Batch& batch) {
+    const at::Tensor& tokens_bs = batch.at("tokens");
+    const at::Tensor places_s = at::arange(tokens_bs.size(1), tokens_bs.options());
+    const at::Tensor starts_bs = batch.find("document_starts");
+    return starts_bs.defined() ? places_s.sub(starts_bs) : places_s;
+  }
+
   LayerFactory& layers_;
   std::int64_t hidden_;
   std::unique_ptr<Embedding> tokens_;

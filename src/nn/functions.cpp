@@ -157,9 +157,12 @@ std::optional<at::Tensor> optional_of(const at::Tensor& x) {
 struct AttentionFunction : Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* ctx,
                             const at::Tensor& qkv,
+                            const std::optional<at::Tensor>& starts,
                             const kernels::AttentionShape& shape) {
-    kernels::AttentionResult result = kernels::attention_forward(qkv.contiguous(), shape);
-    ctx->save_for_backward({qkv, result.context_bsh, result.log_sum});
+    const at::Tensor starts_bs = starts ? starts->contiguous() : at::Tensor();
+    kernels::AttentionResult result =
+        kernels::attention_forward(qkv.contiguous(), shape, starts_bs);
+    ctx->save_for_backward({qkv, result.context_bsh, result.log_sum, starts_bs});
     ctx->saved_data["num_heads"] = shape.num_heads;
     ctx->saved_data["num_kv_heads"] = shape.num_kv_heads;
     ctx->saved_data["head_dim"] = shape.head_dim;
@@ -173,9 +176,11 @@ struct AttentionFunction : Function<AttentionFunction> {
                                         ctx->saved_data["num_kv_heads"].toInt(),
                                         ctx->saved_data["head_dim"].toInt(),
                                         ctx->saved_data["causal"].toBool()};
-    return {kernels::attention_backward(
-                grads[0].contiguous(), saved[0].contiguous(), {saved[1], saved[2]}, shape),
-            {}};
+    return {
+        kernels::attention_backward(
+            grads[0].contiguous(), saved[0].contiguous(), {saved[1], saved[2]}, shape, saved[3]),
+        {},
+        {}};
   }
 };
 
@@ -232,8 +237,10 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   return SwigluFunction::apply(gate, up);
 }
 
-at::Tensor attention(const at::Tensor& qkv_bsd, const kernels::AttentionShape& shape) {
-  return AttentionFunction::apply(qkv_bsd, shape);
+at::Tensor attention(const at::Tensor& qkv_bsd,
+                     const kernels::AttentionShape& shape,
+                     const at::Tensor& starts_bs) {
+  return AttentionFunction::apply(qkv_bsd, optional_of(starts_bs), shape);
 }
 
 at::Tensor token_loss(const at::Tensor& logits_bsv,

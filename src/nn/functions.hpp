@@ -37,8 +37,10 @@ namespace colossal {
 [[nodiscard]] at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 
 /// softmax(q k^T / sqrt(head_dim) + mask) v of a packed qkv, see kernels::attention_forward:
-/// probabilities are never stored. Returns context_bsh.
-[[nodiscard]] at::Tensor attention(const at::Tensor& qkv_bsd, const kernels::AttentionShape& shape);
+/// probabilities are never stored. starts_bs may be undefined. Returns context_bsh.
+[[nodiscard]] at::Tensor attention(const at::Tensor& qkv_bsd,
+                                   const kernels::AttentionShape& shape,
+                                   const at::Tensor& starts_bs = {});
 
 /// Scalar sum over labelled tokens of the cross entropy, see kernels::token_loss. Consumes
 /// logits_bsv: where a gradient is wanted they are overwritten by it, so nobody may use them after.

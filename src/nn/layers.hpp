@@ -47,7 +47,8 @@ class Norm : public Layer {
 };
 
 /// Core of attention: packed qkv_bsd (q heads, then k heads, then v heads on the last dim) to
-/// context_bsh. Applies scaling, mask and attention dropout.
+/// context_bsh. Applies scaling, mask and attention dropout. With "document_starts" in the batch, a
+/// token sees its own document only.
 class AttentionCore : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& qkv_bsd, const Batch& batch) = 0;

@@ -4,6 +4,7 @@
 #include "nn/layers.hpp"
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -159,17 +160,20 @@ class SerialAttention : public AttentionCore {
     const kernels::AttentionShape shape{
         spec_.num_heads, spec_.num_kv_heads, spec_.head_dim, spec_.causal};
     const bool drop = spec_.dropout > 0 && batch.training;
+    const at::Tensor starts_bs = batch.find("document_starts");
     if (!spec_.math && !drop) {
-      return attention(qkv_bsd, shape);
+      return attention(qkv_bsd, shape, starts_bs);
     }
-    return math_attention(kernels::split_heads(qkv_bsd, shape), drop ? &batch : nullptr);
+    return math_attention(kernels::split_heads(qkv_bsd, shape), starts_bs, drop ? &batch : nullptr);
   }
 
   std::vector<Parameter*> parameters() override { return {}; }
 
  private:
   /// The reference: probabilities are stored, so dropout can act on them.
-  [[nodiscard]] at::Tensor math_attention(const kernels::QkvViews& x, const Batch* dropped) const {
+  [[nodiscard]] at::Tensor math_attention(const kernels::QkvViews& x,
+                                          const at::Tensor& starts_bs,
+                                          const Batch* dropped) const {
     const std::int64_t group = spec_.num_heads / spec_.num_kv_heads;
     const std::int64_t keys = x.k.size(2);
     const auto shared = [&](const at::Tensor& kv) { return kv.unsqueeze(2); };  // [B,m,1,S,d]
@@ -177,8 +181,8 @@ class SerialAttention : public AttentionCore {
     const double scale = 1.0 / std::sqrt(static_cast<double>(spec_.head_dim));
     at::Tensor scores = at::matmul(q, shared(x.k).transpose(-1, -2)).mul(scale);
     if (spec_.causal) {
-      const at::Tensor future = at::ones({keys, keys}, scores.options().dtype(at::kBool)).triu(1);
-      scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
+      scores = scores.masked_fill(hidden_keys(keys, starts_bs),
+                                  -std::numeric_limits<double>::infinity());
     }
     at::Tensor p = at::softmax(scores, -1);
     if (dropped != nullptr) {
@@ -186,6 +190,16 @@ class SerialAttention : public AttentionCore {
       p = keyed_dropout(p, {}, dropout_key(stream_, spec_.dropout, *dropped, sample_numel));
     }
     return at::matmul(p, shared(x.v)).flatten(1, 2).transpose(1, 2).flatten(2);
+  }
+
+  /// Keys that a query does not see: later ones, and [B,1,1,S,S] those of other documents.
+  [[nodiscard]] static at::Tensor hidden_keys(std::int64_t keys, const at::Tensor& starts_bs) {
+    const at::Tensor future = at::ones({keys, keys}, at::kBool).triu(1);
+    if (!starts_bs.defined()) {
+      return future;
+    }
+    const at::Tensor foreign = at::arange(keys, at::kLong).lt(starts_bs.unsqueeze(-1));
+    return future.logical_or(foreign).unsqueeze(1).unsqueeze(1);
   }
 
   AttentionSpec spec_;

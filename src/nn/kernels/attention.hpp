@@ -33,15 +33,19 @@ struct AttentionResult {
   at::Tensor log_sum;      ///< log of the sum of exp(scores) of each head and query
 };
 
-/// softmax(q k^T / sqrt(head_dim) + mask) v. qkv_bsd contiguous, fp32 or fp64.
+/// softmax(q k^T / sqrt(head_dim) + mask) v. qkv_bsd contiguous, fp32 or fp64. With starts_bs
+/// ("document_starts" of Batch, contiguous), which needs a causal shape, query i sees the keys from
+/// starts_bs[i] to i only; blocks of keys that no query sees are not computed.
 [[nodiscard]] AttentionResult attention_forward(const at::Tensor& qkv_bsd,
-                                                const AttentionShape& shape);
+                                                const AttentionShape& shape,
+                                                const at::Tensor& starts_bs = {});
 
 /// Gradient of qkv_bsd for the contiguous gradient of the context. Source: Dao et al. 2022,
 /// algorithm 4.
 [[nodiscard]] at::Tensor attention_backward(const at::Tensor& grad_bsh,
                                             const at::Tensor& qkv_bsd,
                                             const AttentionResult& forward,
-                                            const AttentionShape& shape);
+                                            const AttentionShape& shape,
+                                            const at::Tensor& starts_bs = {});
 
 }  // namespace colossal::kernels

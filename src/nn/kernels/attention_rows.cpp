@@ -7,6 +7,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
@@ -38,16 +39,35 @@ struct Head {
   std::int64_t stride;
 };
 
-/// Query rows [begin, end) and the number of keys that any of them sees.
+/// Query rows [begin, end) and the keys [first, keys) that any of them sees; `first` is rounded
+/// down to whole vectors.
 struct RowBlock {
   std::int64_t begin;
   std::int64_t end;
+  std::int64_t first;
   std::int64_t keys;
 };
 
-RowBlock row_block(const Sizes& s, std::int64_t begin, std::int64_t rows) {
+/// `starts`: first key of each query of this sample, nullptr if all see the first.
+RowBlock row_block(const Sizes& s,
+                   const std::int64_t* starts,
+                   std::int64_t begin,
+                   std::int64_t rows) {
   const std::int64_t end = std::min(begin + rows, s.sequence);
-  return {begin, end, s.causal ? end : s.sequence};
+  const std::int64_t first = starts == nullptr ? 0 : starts[begin] / kVector * kVector;
+  return {begin, end, first, s.causal ? end : s.sequence};
+}
+
+/// Keys [first, end) that query i sees.
+struct Visible {
+  std::int64_t first;
+  std::int64_t end;
+};
+
+[[gnu::always_inline]] inline Visible visible_keys(const Sizes& s,
+                                                   const std::int64_t* starts,
+                                                   std::int64_t i) {
+  return {starts == nullptr ? 0 : starts[i], s.causal ? i + 1 : s.sequence};
 }
 
 /// to[d][j] = from row j, element d; columns beyond the sequence are zero.
@@ -61,37 +81,42 @@ RowBlock row_block(const Sizes& s, std::int64_t begin, std::int64_t rows) {
   }
 }
 
-/// to[i][j] = row (begin + i) of `rows` times column j of `columns` [head_dim][padded].
+/// to[i][j] = row (begin + i) of `rows` times column j of `columns` [head_dim][padded], for the
+/// keys j of the block.
 [[gnu::always_inline]] inline void row_products(
     const Head& rows, const float* columns, const Sizes& s, const RowBlock& block, float* to) {
   multiply({{rows.rows + block.begin * rows.stride, rows.stride, 1},
-            columns,
+            columns + block.first,
             s.padded,
             s.head_dim,
-            to,
+            to + block.first,
             s.padded,
             false},
            block.end - block.begin,
-           round_up(block.keys));
+           round_up(block.keys) - block.first);
+}
+
+/// Zero at the keys of the block that the query does not see.
+[[gnu::always_inline]] inline void hide(float* row, const RowBlock& block, const Visible& keys) {
+  std::fill(row + block.first, row + keys.first, 0.0F);
+  std::fill(row + keys.end, row + round_up(block.keys), 0.0F);
 }
 
 /// Scores of one row become exp(scale * (score - max)); returns {their sum, scale * max}.
 [[gnu::always_inline]] inline std::pair<float, float> exponentials(float* __restrict row,
-                                                                   std::int64_t visible,
-                                                                   std::int64_t width,
+                                                                   const Visible& keys,
                                                                    float scale) {
-  float top = row[0];
+  float top = row[keys.first];
 #pragma omp simd reduction(max : top)
-  for (std::int64_t j = 0; j < visible; ++j) {
+  for (std::int64_t j = keys.first; j < keys.end; ++j) {
     top = row[j] > top ? row[j] : top;
   }
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < visible; ++j) {
+  for (std::int64_t j = keys.first; j < keys.end; ++j) {
     row[j] = vector_exp(scale * (row[j] - top));
     sum += row[j];
   }
-  std::fill(row + visible, row + width, 0.0F);
   return {sum, scale * top};
 }
 
@@ -103,26 +128,29 @@ struct ForwardHead {
   float* context;          // row stride context_stride
   std::int64_t context_stride;
   float* log_sum;
+  const std::int64_t* starts;  // of the sample; nullptr: one document
 };
 
 [[gnu::always_inline]] inline void forward_head(const Sizes& s, const ForwardHead& h) {
   for (std::int64_t begin = 0; begin < s.sequence; begin += kForwardRows) {
-    const RowBlock block = row_block(s, begin, kForwardRows);
+    const RowBlock block = row_block(s, h.starts, begin, kForwardRows);
     const std::int64_t width = round_up(block.keys);
     row_products(h.q, h.k_columns, s, block, h.scores);
     for (std::int64_t i = block.begin; i < block.end; ++i) {
       float* const row = h.scores + (i - block.begin) * s.padded;
-      const auto [sum, top] = exponentials(row, s.causal ? i + 1 : s.sequence, width, s.scale);
+      const Visible keys = visible_keys(s, h.starts, i);
+      const auto [sum, top] = exponentials(row, keys, s.scale);
+      hide(row, block, keys);
       const float inverse = 1.0F / sum;
-      for (std::int64_t j = 0; j < width; ++j) {
+      for (std::int64_t j = block.first; j < width; ++j) {
         row[j] *= inverse;
       }
       h.log_sum[i] = top + std::log(sum);
     }
-    multiply({{h.scores, s.padded, 1},
-              h.v.rows,
+    multiply({{h.scores + block.first, s.padded, 1},
+              h.v.rows + block.first * h.v.stride,
               h.v.stride,
-              block.keys,
+              block.keys - block.first,
               h.context + block.begin * h.context_stride,
               h.context_stride,
               false},
@@ -143,13 +171,13 @@ struct BackwardHead {
   float* k_grad;
   float* v_grad;
   std::int64_t stride;
+  const std::int64_t* starts;  // of the sample; nullptr: one document
 };
 
 /// probabilities and score gradients of one block of query rows.
 [[gnu::always_inline]] inline void backward_scores(const Sizes& s,
                                                    const BackwardHead& h,
                                                    const RowBlock& block) {
-  const std::int64_t width = round_up(block.keys);
   row_products(h.q, h.k_columns, s, block, h.probabilities);
   row_products(h.grad, h.v_columns, s, block, h.score_grads);
   for (std::int64_t i = block.begin; i < block.end; ++i) {
@@ -162,54 +190,55 @@ struct BackwardHead {
     }
     float* __restrict p = h.probabilities + (i - block.begin) * s.padded;
     float* __restrict ds = h.score_grads + (i - block.begin) * s.padded;
-    const std::int64_t visible = s.causal ? i + 1 : s.sequence;
+    const Visible keys = visible_keys(s, h.starts, i);
     const float log_sum = h.log_sum[i];
-    for (std::int64_t j = 0; j < visible; ++j) {
+    for (std::int64_t j = keys.first; j < keys.end; ++j) {
       p[j] = vector_exp(s.scale * p[j] - log_sum);
       ds[j] = p[j] * (ds[j] - delta) * s.scale;
     }
-    std::fill(p + visible, p + width, 0.0F);
-    std::fill(ds + visible, ds + width, 0.0F);
+    hide(p, block, keys);
+    hide(ds, block, keys);
   }
 }
 
-/// Blocks run from the last to the first: the last one sees every key, so it may overwrite the
-/// gradients of k and v (`fresh`: nothing is in them yet), and the others add.
+/// Blocks run from the last to the first: without documents the last one sees every key, so it may
+/// overwrite the gradients of k and v (`fresh`: nothing is in them yet), and the others add.
 [[gnu::always_inline]] inline void backward_head(const Sizes& s,
                                                  const BackwardHead& h,
                                                  bool fresh) {
   const std::int64_t last = (s.sequence - 1) / kBackwardRows * kBackwardRows;
   for (std::int64_t begin = last; begin >= 0; begin -= kBackwardRows) {
-    const RowBlock block = row_block(s, begin, kBackwardRows);
+    const RowBlock block = row_block(s, h.starts, begin, kBackwardRows);
     const std::int64_t rows = block.end - block.begin;
+    const std::int64_t keys = block.keys - block.first;
     const bool add = !fresh || begin != last;
     backward_scores(s, h, block);
-    multiply({{h.score_grads, s.padded, 1},
-              h.k.rows,
+    multiply({{h.score_grads + block.first, s.padded, 1},
+              h.k.rows + block.first * h.k.stride,
               h.k.stride,
-              block.keys,
+              keys,
               h.q_grad + block.begin * h.stride,
               h.stride,
               false},
              rows,
              s.head_dim);
-    multiply({{h.score_grads, 1, s.padded},
+    multiply({{h.score_grads + block.first, 1, s.padded},
               h.q.rows + block.begin * h.q.stride,
               h.q.stride,
               rows,
-              h.k_grad,
+              h.k_grad + block.first * h.stride,
               h.stride,
               add},
-             block.keys,
+             keys,
              s.head_dim);
-    multiply({{h.probabilities, 1, s.padded},
+    multiply({{h.probabilities + block.first, 1, s.padded},
               h.grad.rows + block.begin * h.grad.stride,
               h.grad.stride,
               rows,
-              h.v_grad,
+              h.v_grad + block.first * h.stride,
               h.stride,
               add},
-             block.keys,
+             keys,
              s.head_dim);
   }
 }
@@ -235,9 +264,17 @@ Sizes sizes_of(const at::Tensor& qkv_bsd, const AttentionShape& shape) {
           shape.causal};
 }
 
+/// Starts of sample b; nullptr without documents.
+const std::int64_t* starts_of(const at::Tensor& starts_bs, std::int64_t b) {
+  return starts_bs.defined() ? starts_bs.const_data_ptr<std::int64_t>() + b * starts_bs.size(1)
+                             : nullptr;
+}
+
 }  // namespace
 
-AttentionResult attention_rows_forward(const at::Tensor& qkv_bsd, const AttentionShape& shape) {
+AttentionResult attention_rows_forward(const at::Tensor& qkv_bsd,
+                                       const AttentionShape& shape,
+                                       const at::Tensor& starts_bs) {
   const Sizes s = sizes_of(qkv_bsd, shape);
   const std::int64_t d = shape.head_dim;
   const std::int64_t width = qkv_bsd.size(2);
@@ -265,7 +302,8 @@ AttentionResult attention_rows_forward(const at::Tensor& qkv_bsd, const Attentio
                  scores.data(),
                  context + b * s.sequence * hidden + n * d,
                  hidden,
-                 log_sum + (b * shape.num_heads + n) * s.sequence});
+                 log_sum + (b * shape.num_heads + n) * s.sequence,
+                 starts_of(starts_bs, b)});
       }
     }
   };
@@ -276,13 +314,15 @@ AttentionResult attention_rows_forward(const at::Tensor& qkv_bsd, const Attentio
 at::Tensor attention_rows_backward(const at::Tensor& grad_bsh,
                                    const at::Tensor& qkv_bsd,
                                    const AttentionResult& forward_result,
-                                   const AttentionShape& shape) {
+                                   const AttentionShape& shape,
+                                   const at::Tensor& starts_bs) {
   const Sizes s = sizes_of(qkv_bsd, shape);
   const std::int64_t d = shape.head_dim;
   const std::int64_t width = qkv_bsd.size(2);
   const std::int64_t hidden = shape.num_heads * d;
   const std::int64_t kv_heads = shape.num_kv_heads;
-  at::Tensor qkv_grad = at::empty_like(qkv_bsd);
+  // A block of queries may leave keys before its documents out: they start at zero.
+  at::Tensor qkv_grad = starts_bs.defined() ? at::zeros_like(qkv_bsd) : at::empty_like(qkv_bsd);
   const float* const qkv = qkv_bsd.const_data_ptr<float>();
   const float* const grad = grad_bsh.const_data_ptr<float>();
   const float* const context = forward_result.context_bsh.const_data_ptr<float>();
@@ -316,8 +356,9 @@ at::Tensor attention_rows_backward(const at::Tensor& grad_bsh,
                   grads + n * d,
                   grads + k,
                   grads + v,
-                  width},
-                 n == m * s.group);
+                  width,
+                  starts_of(starts_bs, b)},
+                 n == m * s.group && !starts_bs.defined());
       }
     }
   };
