@@ -37,7 +37,16 @@ std::vector<Row> rows(const std::filesystem::path& folder) {
   sgd.config.optimizer.nesterov = true;
   sgd.config.scheduler = {};
   sgd.config.scheduler.type = SchedulerType::one_cycle;
-  return {{"synthetic fp64", tiny_gpt()}, {"text fp64", tiny_text_gpt(folder)}, single, adam, sgd};
+  Row padded{"tokens, last batch padded, fp64", tiny_tokens_gpt(folder)};
+  padded.config.data.last_batch = LastBatch::pad;
+  return {{"synthetic fp64", tiny_gpt()},
+          {"text fp64", tiny_text_gpt(folder)},
+          {"tokens, packed documents, fp64", tiny_tokens_gpt(folder)},
+          {"tokens, weighted files, fp64", tiny_blend_gpt(folder)},
+          padded,
+          single,
+          adam,
+          sgd};
 }
 
 void check_same_steps(const Trained& reference, const Trained& run, double tolerance) {
@@ -114,15 +123,50 @@ void check_all_rows(RankContext& ctx) {
   }
 }
 
+/// What one step does: its report and the gradient that the optimizer got.
+struct OneStep {
+  StepReport report;
+  std::vector<at::Tensor> grads;
+};
+
+OneStep one_step(const Config& config, const ParallelContext& context) {
+  const std::unique_ptr<Trainer> trainer = make_trainer(config, context, 1);
+  OneStep step{finish(*trainer).reports.at(0), {}};
+  for (const FlatShard& shard : trainer->parts().store->shards()) {
+    step.grads.push_back(shard.grad.clone());
+  }
+  return step;
+}
+
+void check_same_step(const OneStep& expected, const OneStep& got, double tolerance) {
+  require_relative(expected.report.loss, got.report.loss, tolerance, "loss");
+  require_relative(expected.report.grad_norm, got.report.grad_norm, tolerance, "gradient norm");
+  CHECK(got.report.tokens == expected.report.tokens);
+  REQUIRE(got.grads.size() == expected.grads.size());
+  for (std::size_t i = 0; i < got.grads.size(); ++i) {
+    require_close(expected.grads[i], got.grads[i], tolerance, "gradient");
+  }
+}
+
+/// One document a row, so that every micro-batch has another number of labels.
+Config padded_config(const std::filesystem::path& folder, Precision precision) {
+  Config config = tiny_tokens_gpt(folder);
+  config.data.packing = Packing::pad;
+  config.train.precision = precision;
+  config.train.global_batch_size = 8;
+  config.train.clip_grad_norm = 0;
+  return config;
+}
+
 /// Evaluation of the untrained model on these ranks.
 EvalReport evaluate(const Config& config, const ParallelContext& context) {
   Trainer trainer(build(config, context, {}), {});
   return trainer.evaluate();
 }
 
-void check_evaluation(RankContext& ctx) {
+void check_evaluation(RankContext& ctx, Config (*make_config)(const std::filesystem::path&)) {
   const TempDir folder;
-  Config config = tiny_text_gpt(folder.path());
+  Config config = make_config(folder.path());
   const ParallelContext alone(config);
   const EvalReport expected = evaluate(config, alone);
   config = split(config, ctx.size(), 1);
@@ -155,10 +199,11 @@ std::filesystem::path train_leg(const Config& config,
 }
 
 /// All ranks, then rank 0 alone, then all again, each resuming where the others stopped.
-void check_resume_chain(RankContext& ctx) {
+void check_resume_chain(RankContext& ctx, Config (*make_config)(const std::filesystem::path&)) {
   const TempDir mine;
   const std::filesystem::path root = ctx.comm().gather_text(mine.path().string()).front();
-  const Config config = tiny_gpt();
+  const TempDir files;
+  const Config config = make_config(files.path());
   const Config together = split(config, ctx.size(), 2);
   const ParallelContext alone(config);
   const ParallelContext context(together, ctx.world());
@@ -202,19 +247,59 @@ RANKS_TEST_CASE("the rate of a step is the same on 4 processes", "[equivalence]"
 }
 
 RANKS_TEST_CASE("evaluation on 2 processes equals evaluation on one", "[equivalence]", 2) {
-  check_evaluation(ctx);
+  check_evaluation(ctx, tiny_text_gpt);
+  check_evaluation(ctx, tiny_tokens_gpt);
 }
 
 RANKS_TEST_CASE("evaluation on 4 processes equals evaluation on one", "[equivalence]", 4) {
-  check_evaluation(ctx);
+  check_evaluation(ctx, tiny_text_gpt);
+  check_evaluation(ctx, tiny_tokens_gpt);
 }
 
 RANKS_TEST_CASE("a run moves from 2 processes to 1 and back", "[equivalence]", 2) {
-  check_resume_chain(ctx);
+  check_resume_chain(ctx, [](const std::filesystem::path& /*folder*/) { return tiny_gpt(); });
+  check_resume_chain(ctx, tiny_tokens_gpt);
+  check_resume_chain(ctx, tiny_blend_gpt);
 }
 
 RANKS_TEST_CASE("a run moves from 4 processes to 1 and back", "[equivalence]", 4) {
-  check_resume_chain(ctx);
+  check_resume_chain(ctx, [](const std::filesystem::path& /*folder*/) { return tiny_gpt(); });
+  check_resume_chain(ctx, tiny_tokens_gpt);
+  check_resume_chain(ctx, tiny_blend_gpt);
+}
+
+RANKS_TEST_CASE("loss and gradient of padded rows do not depend on the split (transformers 34191)",
+                "[equivalence]",
+                2) {
+  const TempDir folder;
+  const Config config = padded_config(folder.path(), Precision::fp32);
+  const OneStep expected = ctx.rank() == 0 ? one_step(config, ParallelContext(config)) : OneStep{};
+  for (const std::int64_t accumulation : {1, 2, 8}) {  // micro-batches of 8, 4, 1 on one process
+    INFO("accumulation " << accumulation);
+    const Config alone = split(config, 1, accumulation);
+    if (ctx.rank() == 0) {
+      check_same_step(expected, one_step(alone, ParallelContext(alone)), 1e-6);
+    }
+  }
+  for (const std::int64_t accumulation : {1, 4}) {
+    const Config two = split(config, 2, accumulation);
+    const OneStep got = one_step(two, ParallelContext(two, ctx.world()));
+    if (ctx.rank() == 0) {
+      check_same_step(expected, got, 1e-6);
+    }
+  }
+}
+
+RANKS_TEST_CASE("the loss shown is that of the whole batch (DeepSpeed 1107)", "[equivalence]", 1) {
+  const TempDir folder;
+  Config config = padded_config(folder.path(), Precision::fp64);
+  config.train.global_batch_size = 64;
+  const Config whole = split(config, 1, 1);
+  const OneStep expected = one_step(whole, ParallelContext(whole));
+  for (const std::int64_t accumulation : {8, 64}) {
+    const Config parts = split(config, 1, accumulation);
+    check_same_step(expected, one_step(parts, ParallelContext(parts)), 1e-12);
+  }
 }
 
 RANKS_TEST_CASE("a NaN on one rank stops all ranks before the same update", "[equivalence]", 2) {
