@@ -59,6 +59,7 @@ void fill_vocabulary(Config& config, Origins& origins, Report& report) {
     return;
   }
   if (config.data.tokenizer) {
+    // Stays 0, `auto`, until the files of the tokenizer are read with the data.
     config.model.vocab_size = tokenizer_size(*config.data.tokenizer);
     origins.derive("model.vocab_size", "data.tokenizer");
     return;

@@ -34,7 +34,7 @@ void derive_batch(Config& config, Origins& origins, const DeriveInput& input, Re
 /// Whether `path` is filled by model.preset.
 [[nodiscard]] bool is_preset_key(std::string_view path);
 
-/// Number of token ids of a tokenizer.
+/// Number of token ids of a tokenizer; 0 if only its files say (phase P7).
 [[nodiscard]] std::int64_t tokenizer_size(const TokenizerConfig& tokenizer);
 
 }  // namespace colossal::detail

@@ -69,7 +69,8 @@ void describe(Visitor& v, ModelConfig& c) {
 }
 
 void describe(Visitor& v, TokenizerConfig& c) {
-  v.field("type", c.type, {.help = "byte: token ids are the bytes 0-255", .required = true, .resume = kMustMatch});
+  v.field("type", c.type, {.help = "byte: token ids are the bytes 0-255; bpe: byte-pair encoding of GPT-2 or LLaMA; wordpiece: BERT", .required = true, .resume = kMustMatch});
+  v.field("path", c.path, {.help = "files of the tokenizer: vocab.json and merges.txt, tokenizer.json or vocab.txt; one of them, or their folder", .form = Form::path, .required = true, .variant = "bpe wordpiece"});
 }
 
 void describe(Visitor& v, DataConfig& c) {

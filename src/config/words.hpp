@@ -33,7 +33,8 @@ inline constexpr std::array<std::string_view, 3> kWords<DataValidation> = {
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<LastBatch> = {"drop", "pad", "wrap"};
 template <>
-inline constexpr std::array<std::string_view, 1> kWords<TokenizerType> = {"byte"};
+inline constexpr std::array<std::string_view, 3> kWords<TokenizerType> = {
+    "byte", "bpe", "wordpiece"};
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<Precision> = {"fp64", "fp32"};
 template <>

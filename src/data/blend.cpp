@@ -81,7 +81,8 @@ class BlendedDataset : public Dataset {
     for (const BlendPart& part : parts_) {
       identity += fmt::format(" {}:{}", part.weight, part.dataset->fingerprint());
     }
-    return sha256(identity);
+    const std::string tokenizer = tokenizer_part(parts_.front().dataset->fingerprint());
+    return sha256(identity) + (tokenizer.empty() ? "" : "+" + tokenizer);
   }
 
   [[nodiscard]] std::string summary() const override {

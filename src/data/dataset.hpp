@@ -27,10 +27,17 @@ class Dataset {
   /// shifted; an index of -1 gives a row without labels (padding of the last evaluation batch).
   [[nodiscard]] virtual Batch read(std::span<const std::int64_t> indices) const = 0;
   /// Identity of the content (files, sizes, hash), stored in checkpoints and compared on resume.
+  /// What a tokenizer with files read has "+" and the tokenizer's fingerprint at its end.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
   /// One line for the plan: "datasets/kjv/train.txt: 4,190,000 tokens, 32,734 samples".
   [[nodiscard]] virtual std::string summary() const = 0;
 };
+
+/// The tokenizer's part of a dataset's fingerprint; empty if no tokenizer with files took part.
+[[nodiscard]] inline std::string tokenizer_part(const std::string& fingerprint) {
+  const std::size_t plus = fingerprint.find('+');
+  return plus == std::string::npos ? "" : fingerprint.substr(plus + 1);
+}
 
 /// Which files of a configuration a dataset is made of.
 enum class Split : std::uint8_t { train, eval };

@@ -1,15 +1,19 @@
-// How is a text file read? Mapped, checked once for the separator, its bytes are the tokens.
+// How is a text file read? Mapped; its bytes are the tokens, or a tokenizer makes them once.
 #include "data/text.hpp"
 
 #include "core/hash.hpp"
+#include "core/log.hpp"
 #include "data/detail/mapped_file.hpp"
 #include "data/detail/sources.hpp"
 #include "data/token_dataset.hpp"
+#include "data/tokenizers/parallel.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <optional>
 
 namespace colossal {
 namespace {
@@ -50,9 +54,74 @@ class TextFile : public TokenStream {
   detail::MappedFile file_;
 };
 
+constexpr double kSecondsBeforeLine = 2;
+
+/// The ids of one file, one document, encoded when it is opened.
+class EncodedFile : public TokenStream {
+ public:
+  EncodedFile(const std::string& path, const Tokenizer& tokenizer) {
+    const detail::MappedFile file(path);
+    const auto bytes = file.bytes();
+    identity_ = fmt::format("{}:{:08x}", bytes.size(), crc32c(std::as_bytes(bytes)));
+    const auto pieces =
+        cut_text(tokenizer, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const auto start = std::chrono::steady_clock::now();
+    for (const std::vector<TokenId>& ids : encode_all(tokenizer, pieces)) {
+      ids_.insert(ids_.end(), ids.begin(), ids.end());
+    }
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    if (taken.count() > kSecondsBeforeLine) {
+      log::info("encoded {}: {} tokens in {:.1f} s; `dataset prepare` does this once for all runs",
+                detail::shown(path),
+                detail::grouped(num_tokens()),
+                taken.count());
+    }
+  }
+
+  [[nodiscard]] std::int64_t num_tokens() const override { return std::ssize(ids_); }
+  [[nodiscard]] std::int64_t num_documents() const override { return 1; }
+  [[nodiscard]] std::int64_t document_begin(std::int64_t document) const override {
+    return document == 0 ? 0 : num_tokens();
+  }
+  void copy(std::int64_t begin, std::span<std::int64_t> out) const override {
+    std::ranges::copy(std::span(ids_).subspan(static_cast<std::size_t>(begin), out.size()),
+                      out.begin());
+  }
+  [[nodiscard]] std::string identity() const override { return identity_; }
+
+ private:
+  std::vector<TokenId> ids_;
+  std::string identity_;
+};
+
+std::unique_ptr<Dataset> make_encoded_dataset(const DatasetRequest& request) {
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(*request.data.tokenizer);
+  check(request.vocab_size >= tokenizer->size(),
+        ErrorKind::data,
+        "vocab-too-small",
+        "tokenizer {} has {} ids, model.vocab_size is {}; set it to auto, or to {} or more",
+        request.data.tokenizer->path,
+        tokenizer->size(),
+        request.vocab_size,
+        tokenizer->size());
+  TokenSourceName name{"text", detail::files_of(request), tokenizer->fingerprint()};
+  std::vector<std::unique_ptr<TokenStream>> files;
+  std::optional<std::int64_t> separator;
+  for (const std::string& path : name.files) {
+    if (!files.empty()) {
+      separator = require_eod(*tokenizer);
+    }
+    files.push_back(std::make_unique<EncodedFile>(path, *tokenizer));
+  }
+  return make_token_dataset(join_streams(std::move(files), separator), request, std::move(name));
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> make_text_dataset(const DatasetRequest& request) {
+  if (request.data.tokenizer && request.data.tokenizer->type != TokenizerType::byte) {
+    return make_encoded_dataset(request);
+  }
   check(request.vocab_size >= kByteVocabulary,
         ErrorKind::data,
         "vocab-too-small",

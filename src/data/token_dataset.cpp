@@ -84,7 +84,8 @@ class TokenDataset : public Dataset {
   }
 
   [[nodiscard]] std::string fingerprint() const override {
-    return sha256(name_.kind + " " + stream_->identity());
+    return sha256(name_.kind + " " + stream_->identity()) +
+           (name_.tokenizer.empty() ? "" : "+" + name_.tokenizer);
   }
 
   [[nodiscard]] std::string summary() const override {

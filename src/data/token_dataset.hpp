@@ -14,6 +14,7 @@ namespace colossal {
 struct TokenSourceName {
   std::string kind;                ///< word of data.type, part of the fingerprint
   std::vector<std::string> files;  ///< for messages, at least one
+  std::string tokenizer = {};      ///< fingerprint of a tokenizer with files
 };
 
 /// Rows of data.seq_length = S tokens. data.packing

@@ -47,12 +47,13 @@ void write_lr_plot(const std::string& path, const Config& config, std::int64_t t
 }
 
 int validate_one(const std::string& path, const ValidateOptions& options) {
-  const Loaded loaded = load(path, load_options(options.sets, options.world_size));
+  Loaded loaded = load(path, load_options(options.sets, options.world_size));
   fmt::print("{}", render(loaded.diagnostics));
   if (loaded.has_errors()) {
     return kConfigExit;
   }
   if (options.data) {
+    resolve_vocabulary(loaded.config);
     const OpenedData data = open_data(loaded.config);
     const DataFindings findings = check_with_data(loaded, *data.train);
     fmt::print("{}", render(findings.diagnostics));

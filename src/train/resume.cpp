@@ -2,6 +2,7 @@
 #include "train/resume.hpp"
 
 #include "core/error.hpp"
+#include "data/dataset.hpp"
 
 #include <fmt/format.h>
 
@@ -93,6 +94,12 @@ std::string effect(ResumeClass resume_class, bool allowed) {
 
 std::vector<Difference> differences(const ResumeFacts& facts) {
   std::vector<Difference> all = diff(facts.saved, facts.now);
+  const std::string saved_tokenizer = tokenizer_part(facts.saved_fingerprint);
+  const std::string now_tokenizer = tokenizer_part(facts.now_fingerprint);
+  if (saved_tokenizer != now_tokenizer) {
+    all.push_back(
+        Difference{"data.tokenizer", saved_tokenizer, now_tokenizer, ResumeClass::must_match});
+  }
   if (facts.saved_fingerprint != facts.now_fingerprint) {
     all.push_back(Difference{
         "data.fingerprint", facts.saved_fingerprint, facts.now_fingerprint, ResumeClass::allow});

@@ -4,6 +4,7 @@
 #include "comm/launch.hpp"
 #include "core/error.hpp"
 #include "data/dataset.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 #include "train/commands.hpp"
 #include "train/foreign.hpp"
 #include "train/trainer.hpp"
@@ -62,6 +63,7 @@ std::optional<Loaded> accept_or_report(Loaded loaded, bool print) {
   if (loaded.has_errors()) {
     return std::nullopt;
   }
+  resolve_vocabulary(loaded.config);
   return loaded;
 }
 
@@ -70,6 +72,12 @@ int report_findings(const DataFindings& findings, bool print) {
     print_diagnostics(findings.diagnostics);
   }
   return findings.exit_code;
+}
+
+void resolve_vocabulary(Config& config) {
+  if (config.model.vocab_size == 0 && config.data.tokenizer) {
+    config.model.vocab_size = open_tokenizer(*config.data.tokenizer)->size();
+  }
 }
 
 log::Level log_level(LogLevel level) noexcept {

@@ -21,13 +21,17 @@
 namespace colossal {
 
 /// Loads a configuration and, if `print`, writes its diagnostics to stderr. Empty if it has errors:
-/// the command ends with exit code 3.
+/// the command ends with exit code 3. Errors: those of resolve_vocabulary().
 [[nodiscard]] std::optional<Loaded> load_or_report(const std::filesystem::path& path,
                                                    const LoadOptions& options,
                                                    bool print);
 
 /// As load_or_report for what was loaded already.
 [[nodiscard]] std::optional<Loaded> accept_or_report(Loaded loaded, bool print);
+
+/// Gives model.vocab_size `auto` the size of a tokenizer that has files; part of phase P7, so that
+/// `validate` reads no data. Errors: data, as open_tokenizer().
+void resolve_vocabulary(Config& config);
 
 /// logging.level as the log knows it.
 [[nodiscard]] log::Level log_level(LogLevel level) noexcept;

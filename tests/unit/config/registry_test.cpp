@@ -74,6 +74,9 @@ std::string base_for(const Key& key) {
   std::string base = text || key.path.starts_with("data.tokenizer") ? kText
                      : key.spec.variant == "tokens"                 ? kTokens
                                                                     : kSynthetic;
+  if (key.path == "data.tokenizer.path") {
+    base.replace(base.find("byte"), 4, "bpe, path: gpt2");
+  }
   base.insert(base.rfind('}'), ", groups: [{match: x}]");
   const std::string type = key.spec.variant.empty() ? "cosine" : first_word(key.spec.variant);
   if (key.path.starts_with("optimizer.") && !key.spec.variant.empty()) {

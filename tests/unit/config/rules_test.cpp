@@ -90,7 +90,10 @@ TEST_CASE("the vocabulary covers the tokenizer", "[config]") {
              {{{"model.vocab_size=256"}, ""},
               {{"model.vocab_size=255"}, "vocab-too-small"},
               {{"model.vocab_size=50257"}, ""},
-              {{"model.vocab_size=auto"}, ""}});
+              {{"model.vocab_size=auto"}, ""},
+              // Its files are read with the data, not here.
+              {{"data.tokenizer={type: bpe, path: none}", "model.vocab_size=9"}, ""},
+              {{"data.tokenizer={type: bpe, path: none}", "model.vocab_size=auto"}, ""}});
   check_rows(
       kSynthetic, 0, {{{"model.vocab_size=2"}, ""}, {{"model.vocab_size=auto"}, "required"}});
 }

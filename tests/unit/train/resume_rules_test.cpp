@@ -152,6 +152,16 @@ TEST_CASE("batch and data may change only with --allow", "[resume_rules]") {
   CHECK(refusal(other_data, {"data.fingerprint"}).empty());
 }
 
+TEST_CASE("a tokenizer with other files is refused even with --allow", "[resume_rules]") {
+  const Config saved = tiny_gpt();
+  ResumeFacts changed = facts(saved, saved);
+  changed.saved_fingerprint = "a+x";
+  changed.now_fingerprint = "a+y";
+  CHECK(refusal(changed, {"data.fingerprint"}) == "5 resume-mismatch");
+  changed.now_fingerprint = "b+x";
+  CHECK(refusal(changed, {"data.fingerprint"}).empty());
+}
+
 TEST_CASE("a stored configuration is read back, or refused by name", "[resume_rules]") {
   RunState state;
   state.config_yaml = to_yaml(tiny_gpt());
