@@ -28,6 +28,7 @@ void define(CommandLine& line) {
   add_run_commands(line);
   add_config_commands(line);
   add_checkpoint_commands(line);
+  add_dataset_commands(line);
 }
 
 /// Results that cannot be written are a failure, unless the reader only had enough (`| head`).

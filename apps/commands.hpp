@@ -12,5 +12,7 @@ void add_run_commands(CommandLine& line);
 void add_config_commands(CommandLine& line);
 /// inspect.
 void add_checkpoint_commands(CommandLine& line);
+/// dataset prepare, dataset inspect.
+void add_dataset_commands(CommandLine& line);
 
 }  // namespace colossal

@@ -1,0 +1,43 @@
+// How does a file appear only when it is whole? Written under another name and renamed at the end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+namespace colossal::detail {
+
+/// A file in the making. Without commit() nothing stays behind.
+class OutputFile {
+ public:
+  /// Opens PATH.tmp-PID. Errors: environment "output-write".
+  explicit OutputFile(std::filesystem::path path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// Appends bytes, buffered. Errors: environment "output-write" (disk full, ...).
+  void write(std::span<const std::byte> bytes);
+  /// Appends a number or struct as it lies in memory.
+  template <class T>
+  void write_value(const T& value) {
+    write(std::as_bytes(std::span(&value, 1)));
+  }
+  /// Writes everything to the disk. Errors: environment "output-write".
+  void finish();
+  /// Gives the finished file its name, replacing what has it. Errors: environment "output-write".
+  void commit();
+
+ private:
+  void flush();
+  [[noreturn]] void failed(const char* what) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace colossal::detail

@@ -1,0 +1,86 @@
+// Are the files byte for byte those of Megatron-LM, and is nothing left of a file that was not
+// finished?
+#include "data/megatron_writer.hpp"
+
+#include "data_helpers.hpp"
+#include "support/temp_dir.hpp"
+
+#include <iterator>
+
+using namespace colossal;
+using namespace colossal::test;
+
+namespace {
+
+std::string read_all(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::string hex(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  }
+  return text;
+}
+
+std::size_t num_files(const std::filesystem::path& folder) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+}  // namespace
+
+TEST_CASE("three documents give the index of the specification", "[prepare]") {
+  const TempDir folder;
+  MegatronWriter writer(folder.path() / "a.bin", 65'499);
+  writer.add(std::vector<TokenId>{1, 2});
+  writer.add(std::vector<TokenId>{3, 4, 5});
+  writer.end_document();
+  writer.add(std::vector<TokenId>{6, 7, 65'498});
+  writer.end_document();
+  writer.end_document();
+  writer.finish();
+  CHECK(hex(read_all(folder.path() / "a.bin")) == "0100020003000400050006000700daff");
+  CHECK(hex(read_all(folder.path() / "a.idx")) ==
+        "4d4d49444944580000"  // magic
+        "0100000000000000"    // version
+        "08"                  // uint16
+        "0300000000000000"    // sequences
+        "0400000000000000"    // documents + 1
+        "050000000300000000000000"
+        "00000000000000000a000000000000001000000000000000"
+        "0000000000000000010000000000000002000000000000000300000000000000");
+  CHECK(num_files(folder.path()) == 2);
+}
+
+TEST_CASE("a wide vocabulary is written as int32", "[prepare]") {
+  const TempDir folder;
+  MegatronWriter writer(folder.path() / "wide", 65'500);
+  CHECK(writer.type() == detail::TokenType::i32);
+  writer.add(std::vector<TokenId>{65'499});
+  writer.end_document();
+  writer.finish();
+  CHECK(hex(read_all(folder.path() / "wide.bin")) == "dbff0000");
+  CHECK(read_all(folder.path() / "wide.idx")[17] == 4);
+}
+
+TEST_CASE("without finish() nothing is left and old files stay", "[prepare]") {
+  const TempDir folder;
+  write_file(folder.path(), "a.bin", "old");
+  write_file(folder.path(), "a.idx", "old");
+  {
+    MegatronWriter writer(folder.path() / "a.idx", 10);
+    writer.add(std::vector<TokenId>(2'000'000, 1));
+    CHECK(num_files(folder.path()) == 4);
+  }
+  CHECK(num_files(folder.path()) == 2);
+  CHECK(read_all(folder.path() / "a.bin") == "old");
+}
+
+TEST_CASE("a folder that does not exist is an error of the environment", "[prepare]") {
+  const Error error = error_of([] { MegatronWriter("/nonexistent/a", 10); });
+  CHECK(error.exit_code() == 9);
+  CHECK(error.id() == "output-write");
+  CHECK(std::string(error.what()).find("/nonexistent/a.bin") != std::string::npos);
+}
