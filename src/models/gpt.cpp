@@ -88,8 +88,11 @@ class EmbedBlock : public Block {
   }
 
  private:
-  /// Position of each token: in the row [S], or in its document [B,S].
+  /// Position of each token: given with the batch, in the row [S], or in its document [B,S].
   [[nodiscard]] static at::Tensor places(const Batch& batch) {
+    if (const at::Tensor given = batch.find("positions"); given.defined()) {
+      return given;
+    }
     const at::Tensor& tokens_bs = batch.at("tokens");
     const at::Tensor places_s = at::arange(tokens_bs.size(1), tokens_bs.options());
     const at::Tensor starts_bs = batch.find("document_starts");

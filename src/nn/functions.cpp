@@ -3,6 +3,7 @@
 
 #include "core/types.hpp"
 #include "nn/kernels/activation.hpp"
+#include "nn/kernels/few_rows.hpp"
 #include "nn/kernels/layer_norm.hpp"
 #include "nn/kernels/token_loss.hpp"
 
@@ -206,12 +207,30 @@ struct TokenLossFunction : Function<TokenLossFunction> {
   }
 };
 
+/// Token by token nobody wants a gradient, and rows must not depend on their neighbours.
+bool is_few_rows(const at::Tensor& x) {
+  return !at::GradMode::is_enabled() && x.numel() <= kernels::kFewRows * x.size(-1);
+}
+
+at::Tensor few_rows_linear(const at::Tensor& x,
+                           const at::Tensor& weight,
+                           const at::Tensor& bias,
+                           std::optional<ActivationKind> activation) {
+  const at::Tensor x_mi = rows_of(x).contiguous();
+  const at::Tensor y_mo = kernels::linear_few_rows(x_mi, weight, activation ? at::Tensor() : bias);
+  return (activation ? kernels::bias_act_forward(y_mo, bias, *activation) : y_mo)
+      .view(with_last(x, weight.size(0)));
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x_bsi,
                   const at::Tensor& weight_oi,
                   const at::Tensor& bias_o,
                   std::optional<ActivationKind> activation) {
+  if (is_few_rows(x_bsi)) {
+    return few_rows_linear(x_bsi, weight_oi, bias_o, activation);
+  }
   if (activation.has_value()) {
     return LinearActFunction::apply(
         x_bsi, weight_oi, bias_o, static_cast<std::int64_t>(*activation));

@@ -15,7 +15,8 @@
 namespace colossal {
 
 /// y_bso = x_bsi W^T + b; with `activation`, act(y). W [out, in]; bias may be undefined without an
-/// activation. `activation`: gelu, gelu_tanh, relu.
+/// activation. `activation`: gelu, gelu_tanh, relu. Up to kernels::kFewRows rows without autograd:
+/// a row's result does not depend, bit for bit, on the others.
 [[nodiscard]] at::Tensor linear(const at::Tensor& x_bsi,
                                 const at::Tensor& weight_oi,
                                 const at::Tensor& bias_o,

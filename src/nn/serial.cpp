@@ -1,6 +1,7 @@
 // What are the layers of a rank that holds whole tensors? The factory of tensor size 1.
 #include "core/error.hpp"
 #include "nn/functions.hpp"
+#include "nn/kv_cache.hpp"
 #include "nn/layers.hpp"
 
 #include <ATen/ops/add.h>
@@ -153,12 +154,19 @@ class SerialDropout : public Dropout {
 
 class SerialAttention : public AttentionCore {
  public:
-  SerialAttention(const AttentionSpec& spec, std::uint64_t seed)
-      : spec_(spec), stream_(stream_key(seed, spec.name)) {}
+  /// `cache` may be null.
+  SerialAttention(const AttentionSpec& spec, std::uint64_t seed, KvCache* cache)
+      : spec_(spec),
+        stream_(stream_key(seed, spec.name)),
+        cache_(cache),
+        layer_(cache == nullptr ? 0 : cache->add_layer()) {}
 
   at::Tensor forward(const at::Tensor& qkv_bsd, const Batch& batch) override {
     const kernels::AttentionShape shape{
         spec_.num_heads, spec_.num_kv_heads, spec_.head_dim, spec_.causal};
+    if (cache_ != nullptr) {
+      return cache_->attend(layer_, qkv_bsd, shape);
+    }
     const bool drop = spec_.dropout > 0 && batch.training;
     const at::Tensor starts_bs = batch.find("document_starts");
     if (!spec_.math && !drop) {
@@ -204,6 +212,8 @@ class SerialAttention : public AttentionCore {
 
   AttentionSpec spec_;
   std::uint64_t stream_;
+  KvCache* cache_;
+  int layer_;
 };
 
 class SerialTokenLoss : public TokenLoss {
@@ -222,7 +232,8 @@ class SerialTokenLoss : public TokenLoss {
 
 class SerialFactory : public LayerFactory {
  public:
-  explicit SerialFactory(const ParallelContext& context) : context_(context) {}
+  SerialFactory(const ParallelContext& context, KvCache* cache)
+      : context_(context), cache_(cache) {}
 
   std::unique_ptr<Linear> expand(const LinearSpec& spec) override {
     return std::make_unique<SerialLinear>(spec);
@@ -243,7 +254,7 @@ class SerialFactory : public LayerFactory {
     return std::make_unique<SerialNorm>(spec);
   }
   std::unique_ptr<AttentionCore> attention(const AttentionSpec& spec) override {
-    return std::make_unique<SerialAttention>(spec, context_.seed());
+    return std::make_unique<SerialAttention>(spec, context_.seed(), cache_);
   }
   std::unique_ptr<Dropout> dropout(const DropoutSpec& spec) override {
     return std::make_unique<SerialDropout>(spec, context_.seed());
@@ -261,12 +272,17 @@ class SerialFactory : public LayerFactory {
 
  private:
   const ParallelContext& context_;
+  KvCache* cache_;
 };
 
 }  // namespace
 
 std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context) {
-  return std::make_unique<SerialFactory>(context);
+  return std::make_unique<SerialFactory>(context, nullptr);
+}
+
+std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context, KvCache& cache) {
+  return std::make_unique<SerialFactory>(context, &cache);
 }
 
 }  // namespace colossal

@@ -243,8 +243,6 @@ struct BackwardHead {
   }
 }
 
-#define COLOSSAL_FMA_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
-
 COLOSSAL_FMA_CLONES void transpose_columns(const Head& from, const Sizes& s, float* to) {
   transpose(from, s, to);
 }

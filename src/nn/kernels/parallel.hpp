@@ -15,6 +15,10 @@ namespace colossal::kernels {
 /// calls in a loop must be always inlined.
 #define COLOSSAL_VECTOR_CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
 
+/// The same for products of matrices: with fused multiply-add where the set has it. Its files are
+/// compiled with -ffp-contract=fast.
+#define COLOSSAL_FMA_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
+
 /// Elements below which a part is not worth another thread.
 inline constexpr std::int64_t kGrainNumel = 16'384;
 
