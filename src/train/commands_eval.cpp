@@ -1,5 +1,6 @@
 // What does `eval` do? Loads a checkpoint on any number of processes and visits the evaluation data
 // once.
+#include "checkpoint/stored_config.hpp"
 #include "comm/launch.hpp"
 #include "config/load.hpp"
 #include "core/error.hpp"
@@ -9,7 +10,6 @@
 #include "train/data.hpp"
 #include "train/evaluate.hpp"
 #include "train/model.hpp"
-#include "train/resume.hpp"
 #include "train/signals.hpp"
 #include "train/startup.hpp"
 

@@ -132,21 +132,6 @@ CheckpointChoice choose_resume(const ResumeRequest& request) {
   return own;
 }
 
-Loaded load_stored(const RunState& state, const LoadOptions& options) {
-  return load_text(state.config_yaml, "<stored configuration>", options);
-}
-
-Config stored_config(const RunState& state) {
-  Loaded loaded = load_stored(state, {});
-  check(!loaded.has_errors(),
-        ErrorKind::checkpoint,
-        "checkpoint-config",
-        "the configuration stored in the checkpoint (build {}) cannot be read by this program:\n{}",
-        state.build_id,
-        render(loaded.diagnostics));
-  return std::move(loaded.config);
-}
-
 std::string compare_for_resume(const ResumeFacts& facts, const std::vector<std::string>& allow) {
   std::vector<Row> rows;
   std::string mismatched;

@@ -24,13 +24,6 @@ struct ResumeRequest {
 /// newest of the output folder, while complete ones exist).
 [[nodiscard]] CheckpointChoice choose_resume(const ResumeRequest& request);
 
-/// Loads the configuration stored in a checkpoint, with further overrides.
-[[nodiscard]] Loaded load_stored(const RunState& state, const LoadOptions& options);
-
-/// The configuration stored in a checkpoint. Errors: checkpoint "checkpoint-config" if this program
-/// cannot read it any more.
-[[nodiscard]] Config stored_config(const RunState& state);
-
 /// Facts of a checkpoint and of this start that must agree.
 struct ResumeFacts {
   const Config& saved;

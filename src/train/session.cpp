@@ -1,6 +1,7 @@
 // How does one start of a run proceed? In the order of TrainSession::run.
 #include "train/session.hpp"
 
+#include "checkpoint/stored_config.hpp"
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"

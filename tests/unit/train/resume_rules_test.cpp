@@ -1,5 +1,6 @@
 // Is the table of resume rules (config-and-cli 6.4) followed row by row?
 #include "checkpoint/checkpoint.hpp"
+#include "checkpoint/stored_config.hpp"
 #include "core/error.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"

@@ -1,0 +1,25 @@
+// The text in the manifest becomes a configuration again.
+#include "checkpoint/stored_config.hpp"
+
+#include "core/error.hpp"
+
+#include <utility>
+
+namespace colossal {
+
+Loaded load_stored(const RunState& state, const LoadOptions& options) {
+  return load_text(state.config_yaml, "<stored configuration>", options);
+}
+
+Config stored_config(const RunState& state) {
+  Loaded loaded = load_stored(state, {});
+  check(!loaded.has_errors(),
+        ErrorKind::checkpoint,
+        "checkpoint-config",
+        "the configuration stored in the checkpoint (build {}) cannot be read by this program:\n{}",
+        state.build_id,
+        render(loaded.diagnostics));
+  return std::move(loaded.config);
+}
+
+}  // namespace colossal
