@@ -10,7 +10,7 @@ namespace colossal {
 void add_run_commands(CommandLine& line);
 /// validate and `config ...`.
 void add_config_commands(CommandLine& line);
-/// inspect.
+/// inspect, generate.
 void add_checkpoint_commands(CommandLine& line);
 /// dataset prepare, dataset inspect.
 void add_dataset_commands(CommandLine& line);

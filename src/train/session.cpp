@@ -89,6 +89,7 @@ TrainSession::TrainSession(const TrainOptions& options,
       failures_(failures),
       context_(config_, world) {
   summary_.output_dir = config_.run.output_dir;
+  summary_.generates = config_.model.type == ModelType::gpt && config_.data.tokenizer.has_value();
 }
 
 TrainSession::~TrainSession() {

@@ -39,12 +39,18 @@ std::string next_text(const RunSummary& summary) {
     return "next      nothing was saved (checkpoint.at_end is false): there is nothing to continue "
            "or evaluate";
   }
+  const std::string sample =
+      summary.generates ? fmt::format("\ntry       {} generate --checkpoint {} --prompt \"And \"",
+                                      this_program(),
+                                      summary.output_dir.string())
+                        : "";
   return fmt::format(
       "next      {0} eval --checkpoint {1}      loss on the evaluation data\n"
       "          {0} inspect {1} --tensors     what the checkpoint holds\n"
-      "          the same command with a longer train section continues this run",
+      "          the same command with a longer train section continues this run{2}",
       this_program(),
-      summary.output_dir.string());
+      summary.output_dir.string(),
+      sample);
 }
 
 nlohmann::ordered_json to_json(const std::optional<double>& value) {

@@ -20,6 +20,7 @@ struct RunSummary {
   double hook_share = 0;            ///< of the loop's time
   std::filesystem::path output_dir;
   std::filesystem::path checkpoint;  ///< newest; empty without one
+  bool generates = false;            ///< the model continues text: `generate` works on it
 };
 
 /// Console lines of the end of a run, without a final newline.

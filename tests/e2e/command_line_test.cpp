@@ -10,6 +10,7 @@ TEST_CASE("every level has help with an example on stdout", "[cli]") {
                                          {"plan"},
                                          {"eval"},
                                          {"inspect"},
+                                         {"generate"},
                                          {"config"},
                                          {"config", "show"},
                                          {"config", "schema"}};

@@ -58,7 +58,7 @@ pid_t spawn(const Arguments& arguments, const Setting& setting, const fs::path& 
   posix_spawn_file_actions_t actions{};
   posix_spawn_file_actions_init(&actions);
   const int flags = O_WRONLY | O_CREAT | O_TRUNC;
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 0, setting.input.c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, (folder / "out").c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, (folder / "err").c_str(), flags, 0600);
   pid_t pid = -1;

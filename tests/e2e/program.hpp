@@ -28,6 +28,7 @@ struct Outcome {
 /// How a program is started beside its arguments.
 struct Setting {
   std::map<std::string, std::string> environment;  ///< added to the test's own
+  std::string input = "/dev/null";                 ///< file that stdin reads
   std::chrono::seconds timeout{60};
 };
 

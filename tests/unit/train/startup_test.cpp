@@ -89,4 +89,7 @@ TEST_CASE("a summary has null where nothing was measured", "[startup]") {
   CHECK(to_text(summary).find("loss 1.5000, validation loss 2.5000 (perplexity 12.18)") !=
         std::string::npos);
   CHECK(to_text(summary).find(" eval --checkpoint runs/a ") != std::string::npos);
+  CHECK(to_text(summary).find(" generate ") == std::string::npos);
+  summary.generates = true;
+  CHECK(to_text(summary).find(" generate --checkpoint runs/a --prompt ") != std::string::npos);
 }
