@@ -1,0 +1,112 @@
+// Where does the time of a step go? Spans of time, recorded only while somebody asks.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace colossal::trace {
+
+/// What a span of time was spent on.
+enum class Phase : std::uint8_t {
+  step,
+  data,
+  forward,
+  backward,
+  reduce,  ///< waiting for other ranks
+  optimizer,
+  eval,
+  checkpoint,
+  hooks,
+  communication,  ///< a collective under way, beside everything else
+  operation       ///< one operation of LibTorch
+};
+
+/// The word of a phase: "forward".
+[[nodiscard]] std::string_view name(Phase phase) noexcept;
+
+/// A recorded span. Times are nanoseconds of now().
+struct Span {
+  Phase phase = Phase::step;
+  int block = -1;        ///< -1: none
+  int micro_batch = -1;  ///< -1: none
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::uint32_t thread = 0;  ///< thread_number() of the thread it ran on
+  std::string text = {};     ///< of communication and operation: which one
+  std::int64_t bytes = -1;   ///< moved by communication; -1: none
+};
+
+/// Resident memory at one moment.
+struct MemorySample {
+  std::int64_t time = 0;
+  std::int64_t bytes = 0;
+};
+
+/// Everything between start() and stop().
+struct Recording {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::uint32_t thread = 0;  ///< which called start()
+  std::vector<Span> spans;   ///< in order of their ends
+  std::vector<MemorySample> memory;
+};
+
+/// Nanoseconds of a clock that never jumps and that all processes of a host share.
+[[nodiscard]] inline std::int64_t now() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// A small number of the calling thread, the same for its whole life.
+[[nodiscard]] std::uint32_t thread_number() noexcept;
+
+namespace detail {
+/// Constant-initialised, so that reading it is one load without a guard.
+inline std::atomic<bool>& flag() noexcept {
+  static constinit std::atomic<bool> on{false};
+  return on;
+}
+}  // namespace detail
+
+/// Whether spans are kept now; one relaxed load.
+[[nodiscard]] inline bool recording() noexcept {
+  return detail::flag().load(std::memory_order_relaxed);
+}
+
+/// Begins a recording and drops an unfinished one. `memory`: also sample resident memory at both
+/// ends of every Scope.
+void start(bool memory);
+/// Ends it. Scopes and collectives that are still open are not in it.
+[[nodiscard]] Recording stop();
+/// Adds a finished span; does nothing while nobody records. Thread-safe.
+void add(Span span);
+
+/// Records the time of its own life. Costs one load while nobody records.
+class Scope {
+ public:
+  explicit Scope(Phase phase, int block = -1, int micro_batch = -1) {
+    if (recording()) {
+      open(phase, block, micro_batch);
+    }
+  }
+  ~Scope() {
+    if (span_.begin != 0) {
+      close();
+    }
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  void open(Phase phase, int block, int micro_batch);
+  void close();
+
+  Span span_;
+};
+
+}  // namespace colossal::trace
