@@ -37,7 +37,7 @@ void describe(Visitor& v, Config& c) {
   v.section("parallel", c.parallel, {.help = "how processes share the work"});
   v.section("checkpoint", c.checkpoint, {.help = "when state is saved and how it is resumed"});
   v.section("eval", c.eval, {.help = "when the model is evaluated"});
-  v.section("logging", c.logging, {.help = "what is printed"});
+  v.section("logging", c.logging, {.help = "what is printed and recorded"});
 }
 
 void describe(Visitor& v, RunConfig& c) {
@@ -170,6 +170,8 @@ void describe(Visitor& v, EvalConfig& c) {
 void describe(Visitor& v, LoggingConfig& c) {
   v.field("every_steps", c.every_steps, {.help = "log every so many steps; step 1 always", .form = Form::count, .range = at_least(1)});
   v.field("level", c.level, {.help = "least severe level that is printed"});
+  v.field("tensorboard", c.tensorboard, {.help = "write event files for TensorBoard into tensorboard/"});
+  v.field("csv", c.csv, {.help = "write metrics.csv as well as metrics.jsonl"});
 }
 // clang-format on
 

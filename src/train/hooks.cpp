@@ -18,9 +18,6 @@
 namespace colossal {
 namespace {
 
-using Json =
-    nlohmann::ordered_json;  // NaN becomes null; numbers are written so that they read back
-
 constexpr std::size_t kRecentSteps = 100;  // the ETA follows the last hundred steps
 constexpr int kMaxFailedSaves = 3;
 
@@ -38,7 +35,7 @@ std::string label(std::string_view kind, const std::string& place, std::int64_t 
   return fmt::format("{:<{}}", fmt::format("{}  {}", kind, place), std::max(step, other));
 }
 
-Json event(std::string_view kind, const Trainer& trainer, std::int64_t step) {
+MetricRecord event(std::string_view kind, const Trainer& trainer, std::int64_t step) {
   return {{"t", unix_time()}, {"attempt", trainer.state().attempt}, {"kind", kind}, {"step", step}};
 }
 
@@ -63,11 +60,25 @@ double MetricsHook::Window::loss() const {
 }
 
 MetricsHook::MetricsHook(const Config& config, RunDir* run_dir)
-    : config_(config), run_dir_(run_dir), cadence_(config.logging.every_steps) {}
+    : config_(config), cadence_(config.logging.every_steps) {
+  if (run_dir != nullptr) {
+    sinks_ = make_metric_sinks(config.logging, *run_dir);
+  }
+}
 
 void MetricsHook::on_start(Trainer& trainer) {
-  if (run_dir_ != nullptr && trainer.state().step > 0) {
-    run_dir_->append_metrics(event("resume", trainer, trainer.state().step).dump());
+  const std::int64_t step = trainer.state().step;
+  for (const std::unique_ptr<MetricSink>& sink : sinks_) {
+    sink->begin(step);
+  }
+  if (step > 0) {
+    write(event("resume", trainer, step));
+  }
+}
+
+void MetricsHook::write(const MetricRecord& record) const {
+  for (const std::unique_ptr<MetricSink>& sink : sinks_) {
+    sink->write(record);
   }
 }
 
@@ -77,9 +88,7 @@ void MetricsHook::on_step(Trainer& trainer, const StepReport& report) {
     return;
   }
   print(trainer, report);
-  if (run_dir_ != nullptr) {
-    record(trainer, report);
-  }
+  write(record(trainer, report));
   window_ = {};
 }
 
@@ -129,10 +138,10 @@ void MetricsHook::print(const Trainer& trainer, const StepReport& report) const 
       human_duration(eta_seconds(trainer))));
 }
 
-void MetricsHook::record(const Trainer& trainer, const StepReport& report) const {
+MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& report) const {
   const RunState& state = trainer.state();
   const auto steps = static_cast<double>(window_.steps);
-  Json json = event("train", trainer, report.step);
+  MetricRecord json = event("train", trainer, report.step);
   json.update({{"epoch", report.epoch},
                {"samples", state.consumed},
                {"tokens", state.consumed * config_.data.seq_length},
@@ -146,7 +155,7 @@ void MetricsHook::record(const Trainer& trainer, const StepReport& report) const
                {"tokens_per_s", tokens_per_second()},
                {"mem_peak", peak_memory_bytes()},
                {"data_hash", fmt::format("{:016x}", report.data_hash)}});
-  run_dir_->append_metrics(json.dump());
+  return json;
 }
 
 void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
@@ -158,17 +167,14 @@ void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
                   perplexity,
                   coverage(report),
                   report.seconds));
-  if (run_dir_ == nullptr) {
-    return;
-  }
-  Json json = event("eval", trainer, report.step);
+  MetricRecord json = event("eval", trainer, report.step);
   json.update({{"loss", report.loss},
                {"ppl", perplexity},
                {"tokens", report.tokens},
                {"samples", report.samples},
                {"batches", report.num_batches},
                {"seconds", report.seconds}});
-  run_dir_->append_metrics(json.dump());
+  write(json);
 }
 
 void EvalHook::on_start(Trainer& trainer) {
@@ -245,14 +251,14 @@ void CheckpointHook::save(Trainer& trainer) {
 }
 
 std::string to_json(const RunStatus& status) {
-  Json json = {{"state", status.state},
-               {"step", status.step},
-               {"total", status.total},
-               {"attempt", status.attempt},
-               {"pid", getpid()},
-               {"host", host_name()},
-               {"time", unix_time()},
-               {"exit", nullptr}};
+  nlohmann::ordered_json json = {{"state", status.state},
+                                 {"step", status.step},
+                                 {"total", status.total},
+                                 {"attempt", status.attempt},
+                                 {"pid", getpid()},
+                                 {"host", host_name()},
+                                 {"time", unix_time()},
+                                 {"exit", nullptr}};
   if (status.exit_code) {
     json["exit"] = *status.exit_code;
   }

@@ -4,15 +4,18 @@
 #include "comm/comm.hpp"
 #include "comm/world.hpp"
 #include "config/config.hpp"
+#include "train/metric_sinks.hpp"
 #include "train/run_dir.hpp"
 #include "train/trainer.hpp"
 
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace colossal {
 
@@ -27,8 +30,8 @@ class LogCadence {
   bool first_ = true;
 };
 
-/// Prints the console lines of config-and-cli section 10 and appends train, eval and resume records
-/// (section 9) to metrics.jsonl.
+/// Prints the console lines of config-and-cli section 10 and gives train, eval and resume records
+/// (section 9) to the metric sinks.
 class MetricsHook : public Hook {
  public:
   /// `run_dir` may be null (ranks other than 0): no records then. `config` is kept.
@@ -51,12 +54,13 @@ class MetricsHook : public Hook {
 
   void add(const StepReport& report);
   void print(const Trainer& trainer, const StepReport& report) const;
-  void record(const Trainer& trainer, const StepReport& report) const;
+  [[nodiscard]] MetricRecord record(const Trainer& trainer, const StepReport& report) const;
+  void write(const MetricRecord& record) const;
   [[nodiscard]] double tokens_per_second() const;
   [[nodiscard]] double eta_seconds(const Trainer& trainer) const;
 
   const Config& config_;
-  RunDir* run_dir_;
+  std::vector<std::unique_ptr<MetricSink>> sinks_;  // none on ranks other than 0
   LogCadence cadence_;
   Window window_;
   std::deque<double> recent_;  // seconds of the last steps
@@ -126,7 +130,8 @@ class StatusHook : public Hook {
 };
 
 /// Adds the hooks of every run in the order in which they must act: metrics, evaluation,
-/// checkpoint, status. `run_dir` is null on ranks other than 0 and must outlive `trainer`.
+/// checkpoint, status. `run_dir` is null on ranks other than 0 and must outlive
+/// `trainer`.
 void add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world);
 
 }  // namespace colossal

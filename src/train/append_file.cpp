@@ -1,0 +1,49 @@
+// How does a record reach its file whole or not at all?
+#include "train/append_file.hpp"
+
+#include "core/log.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace colossal {
+
+AppendFile::AppendFile(std::filesystem::path path) : path_(std::move(path)) {}
+
+AppendFile::~AppendFile() {
+  if (file_ >= 0) {
+    ::close(file_);
+  }
+}
+
+void AppendFile::append(std::string_view record) {
+  if (file_ < 0) {
+    open();
+    if (file_ < 0) {
+      lose(errno);
+      return;
+    }
+  }
+  const off_t before = ::lseek(file_, 0, SEEK_END);
+  const ssize_t written = ::write(file_, record.data(), record.size());
+  if (written != static_cast<ssize_t>(record.size())) {
+    lose(written < 0 ? errno : ENOSPC);  // a short write sets no errno
+    static_cast<void>(::ftruncate(file_, before));
+  }
+}
+
+void AppendFile::open() {
+  std::error_code ignored;  // a folder that cannot be made shows in open()
+  std::filesystem::create_directories(path_.parent_path(), ignored);
+  file_ = ::open(path_.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
+}
+
+void AppendFile::lose(int error) const {
+  log::warn(
+      "[run] {}: a record is lost: {}", path_.string(), std::system_category().message(error));
+}
+
+}  // namespace colossal
