@@ -3,6 +3,7 @@
 
 #include "comm/detail/group.hpp"
 #include "core/error.hpp"
+#include "core/trace.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -35,17 +36,33 @@ class PendingWork {
 
 namespace {
 
+/// Records a collective from here to the moment when the backend has done its part of it.
+void record(Work& work, const Collective& collective, std::int64_t begin) {
+  work.on_done([span = trace::Span{.phase = trace::Phase::communication,
+                                   .begin = begin,
+                                   .text = collective.op + " " + collective.group,
+                                   .bytes = collective.bytes}]() mutable {
+    span.thread = trace::thread_number();
+    span.end = trace::now();
+    trace::add(std::move(span));
+  });
+}
+
 template <class Call>
 Pending start(const std::shared_ptr<Group>& group,
               std::string_view op,
               std::int64_t bytes,
               Call call) {
   Collective collective = group->enter(op, bytes);
+  const std::int64_t begin = trace::recording() ? trace::now() : 0;
   std::unique_ptr<Work> work;
   try {
     work = call(group->backend());
   } catch (const Error& error) {
     group->fail_broken(collective, error);
+  }
+  if (begin != 0) {
+    record(*work, collective, begin);
   }
   return Pending(std::make_unique<PendingWork>(group, std::move(collective), std::move(work)));
 }

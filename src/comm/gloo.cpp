@@ -40,6 +40,11 @@ class GlooWork final : public Work {
     }
   }
 
+  void on_done(std::function<void()> notify) override {
+    work_->getFuture()->addCallback(
+        [notify = std::move(notify)](c10::ivalue::Future&) { notify(); });
+  }
+
  private:
   c10::intrusive_ptr<c10d::Work> work_;
 };

@@ -167,11 +167,19 @@ void describe(Visitor& v, EvalConfig& c) {
   v.field("micro_batch_size", c.micro_batch_size, {.help = "samples per replica per forward pass of an evaluation", .form = Form::count, .range = kSize, .derived = "train.micro_batch_size"});
 }
 
+void describe(Visitor& v, ProfilerConfig& c) {
+  v.field("start_step", c.start_step, {.help = "first optimizer step that is recorded", .form = Form::count, .range = at_least(1)});
+  v.field("steps", c.steps, {.help = "number of steps recorded", .range = between(1, 1000)});
+  v.field("memory", c.memory, {.help = "also record resident memory"});
+  v.field("trace", c.trace, {.help = "write a Chrome trace per process into profile/; false: print the table of phases only"});
+}
+
 void describe(Visitor& v, LoggingConfig& c) {
   v.field("every_steps", c.every_steps, {.help = "log every so many steps; step 1 always", .form = Form::count, .range = at_least(1)});
   v.field("level", c.level, {.help = "least severe level that is printed"});
   v.field("tensorboard", c.tensorboard, {.help = "write event files for TensorBoard into tensorboard/"});
   v.field("csv", c.csv, {.help = "write metrics.csv as well as metrics.jsonl"});
+  v.optional_section("profiler", c.profiler, {.help = "record where the time of some steps goes"});
 }
 // clang-format on
 

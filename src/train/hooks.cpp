@@ -3,8 +3,10 @@
 
 #include "core/log.hpp"
 #include "core/system.hpp"
+#include "core/trace.hpp"
 #include "train/environment.hpp"
 #include "train/human.hpp"
+#include "train/profiler.hpp"
 #include "train/stopwatch.hpp"
 
 #include <algorithm>
@@ -231,6 +233,7 @@ void CheckpointHook::on_end(Trainer& trainer) {
 }
 
 void CheckpointHook::save(Trainer& trainer) {
+  const trace::Scope scope(trace::Phase::checkpoint);
   const Stopwatch watch;
   const RunState& state = trainer.state();
   const std::string name = fmt::format("checkpoints/step-{:08}", state.step);
@@ -298,6 +301,9 @@ void add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world) {
   trainer.add_hook(std::make_unique<EvalHook>(config));
   trainer.add_hook(std::make_unique<CheckpointHook>(config, world.comm()));
   trainer.add_hook(std::make_unique<StatusHook>(config, run_dir));
+  if (config.logging.profiler) {
+    trainer.add_hook(std::make_unique<ProfilerHook>(config, world.comm()));
+  }
 }
 
 }  // namespace colossal

@@ -130,7 +130,7 @@ class StatusHook : public Hook {
 };
 
 /// Adds the hooks of every run in the order in which they must act: metrics, evaluation,
-/// checkpoint, status. `run_dir` is null on ranks other than 0 and must outlive
+/// checkpoint, status, profiler. `run_dir` is null on ranks other than 0 and must outlive
 /// `trainer`.
 void add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world);
 

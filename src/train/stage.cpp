@@ -2,6 +2,7 @@
 // block.
 #include "train/stage.hpp"
 
+#include "core/trace.hpp"
 #include "train/foreign.hpp"
 
 #include <ATen/ops/full_like.h>
@@ -199,6 +200,7 @@ Activation BlockStage::forward(int index, const Batch& batch) {
   tapes.clear();
   Activation out;
   for (std::size_t block = 0; block < impl_->blocks.size(); ++block) {
+    const trace::Scope scope(trace::Phase::forward, static_cast<int>(block), index);
     Activation in = cut(out);
     out = impl_->run_block(block, in, batch);
     Tape& tape = tapes.emplace_back();
@@ -230,6 +232,7 @@ void BlockStage::backward(int index, bool last) {
   std::vector<at::Tensor> gradients(tapes.empty() ? 0 : tapes.back().outputs.size());
   while (!tapes.empty()) {
     const auto block = static_cast<int>(tapes.size() - 1);
+    const trace::Scope scope(trace::Phase::backward, block, index);
     impl_->store.acquire(block);
     impl_->run_graph(tapes.size() - 1, tapes.back(), std::move(gradients));
     gradients = take_gradients(tapes.back().inputs);
@@ -244,6 +247,7 @@ Activation BlockStage::evaluate(const Batch& batch) {
   impl_->expect(batch);
   Activation out;
   for (std::size_t block = 0; block < impl_->blocks.size(); ++block) {
+    const trace::Scope scope(trace::Phase::eval, static_cast<int>(block));
     out = impl_->run_block(block, out, batch);
   }
   return out;

@@ -2,6 +2,7 @@
 #include "train/trainer.hpp"
 
 #include "core/fault.hpp"
+#include "core/trace.hpp"
 #include "optim/norms.hpp"
 #include "parallel/pipeline/schedule.hpp"
 #include "train/records.hpp"
@@ -30,6 +31,7 @@ struct StepTotals {
 
 /// Sums over the data axes, one all-reduce; the hash sum wraps mod 2^64 as its definition says.
 StepTotals sum_over_data(const StepBatch& batch, const Comm& data) {
+  const trace::Scope scope(trace::Phase::reduce);
   at::Tensor sums = at::empty({3}, at::kLong);
   auto* values = sums.mutable_data_ptr<std::int64_t>();
   values[0] = batch.labelled;
@@ -41,9 +43,22 @@ StepTotals sum_over_data(const StepBatch& batch, const Comm& data) {
 
 /// Sum of `loss` over the data axes.
 double sum_over_data(double loss, const Comm& data) {
+  const trace::Scope scope(trace::Phase::reduce);
   at::Tensor sum = at::full({1}, loss, at::kDouble);
   data.all_reduce(sum).wait();
   return sum.item<double>();
+}
+
+/// The loader's next batch; the scope is the time that the step waits for data.
+StepBatch next_batch(Loader& loader) {
+  const trace::Scope scope(trace::Phase::data);
+  return loader.next();
+}
+
+/// Waits for the reductions that backward has started.
+void finish_gradients(ChunkStore& store) {
+  const trace::Scope scope(trace::Phase::reduce);
+  store.finish_gradients();
 }
 
 /// NaNs lose their sign, which means nothing and would be printed.
@@ -112,6 +127,7 @@ void Trainer::run_hooks(const std::function<void(Hook&)>& call) {
   const double side_before = side_seconds_;
   tell("hooks");
   for (const std::unique_ptr<Hook>& hook : hooks_) {
+    const trace::Scope scope(trace::Phase::hooks);
     call(*hook);
   }
   hook_seconds_ += watch.seconds() - (side_seconds_ - side_before);
@@ -124,6 +140,7 @@ void Trainer::tell(std::string_view phase) const {
 }
 
 StepReport Trainer::step() {
+  const trace::Scope whole(trace::Phase::step);
   const Stopwatch watch;
   const Comm& data = parts_.context.comm(data_axes());
   StepReport report{.step = state_.step + 1, .lr = parts_.scheduler->lr(state_.step)};
@@ -131,7 +148,7 @@ StepReport Trainer::step() {
   const bool poisoned = fault::at_step(parts_.context.mesh().rank(), report.step);
 
   tell("data");
-  StepBatch batch = parts_.loader->next();
+  StepBatch batch = next_batch(*parts_.loader);
   report.data_seconds = watch.seconds();
   const StepTotals totals = sum_over_data(batch, data);
   check(totals.labelled > 0,
@@ -152,11 +169,12 @@ StepReport Trainer::step() {
       run_schedule(one_stage_schedule(static_cast<int>(batch.micro_batches.size())),
                    batch.micro_batches,
                    *parts_.stage);
-  parts_.store->finish_gradients();
+  finish_gradients(*parts_.store);
 
   tell("update");
   const double mine = poisoned ? std::nan("") : loss_sum.item<double>();
   const double loss = sum_over_data(mine, data);
+  const trace::Scope optimizer(trace::Phase::optimizer);  // norm, clipping and update
   report.loss = unsigned_nan(loss / static_cast<double>(totals.labelled));
   report.grad_norm = unsigned_nan(
       global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context));
@@ -220,6 +238,7 @@ EvalReport Trainer::evaluate() {
         "no-eval-data",
         "evaluation was asked for without data.eval");
   tell("evaluation");
+  const trace::Scope scope(trace::Phase::eval);
   const EvalReport report = colossal::evaluate(
       *parts_.stage, *parts_.eval_data, parts_.config.eval, parts_.context, state_.step);
   add_side_seconds(report.seconds);

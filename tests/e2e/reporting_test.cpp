@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <memory>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 using namespace colossal::test;
 namespace fs = std::filesystem;
@@ -65,6 +67,44 @@ std::vector<std::vector<std::string>> csv_of(const fs::path& run_dir) {
     }
   }
   return rows;
+}
+
+/// Number of events of a kind ("X": complete) and category ("": any) of a trace.
+int count_of(const Json& trace, const std::string& category, const std::string& kind = "X") {
+  int found = 0;
+  for (const Json& event : trace.at("traceEvents")) {
+    found += event.at("ph") == kind && (category.empty() || event.at("cat") == category) ? 1 : 0;
+  }
+  return found;
+}
+
+/// Requires that complete events carry what the format demands and nest on every track: viewers
+/// draw anything else wrongly or not at all.
+void require_nested(const Json& trace, int rank) {
+  std::map<int, std::vector<std::pair<double, double>>> tracks;  // (begin, -end) of events
+  for (const Json& event : trace.at("traceEvents")) {
+    REQUIRE(event.at("pid") == rank);
+    if (event.at("ph") == "X") {
+      const double begin = event.at("ts").get<double>();
+      REQUIRE(event.at("dur").get<double>() >= 0);
+      REQUIRE_FALSE(event.at("name").get<std::string>().empty());
+      tracks[event.at("tid").get<int>()].emplace_back(begin,
+                                                      -(begin + event.at("dur").get<double>()));
+    }
+  }
+  constexpr double kRounding = 1e-3;  // microseconds with three digits
+  for (auto& [track, spans] : tracks) {
+    std::sort(spans.begin(), spans.end());  // by begin, outer ones first
+    std::vector<double> ends;
+    for (const auto& [begin, negative_end] : spans) {
+      while (!ends.empty() && ends.back() <= begin + kRounding) {
+        ends.pop_back();
+      }
+      INFO("track " << track << " at " << begin);
+      REQUIRE((ends.empty() || -negative_end <= ends.back() + kRounding));
+      ends.push_back(-negative_end);
+    }
+  }
 }
 
 }  // namespace
@@ -136,6 +176,56 @@ TEST_CASE("metrics.csv has the last record of every step, digit by digit", "[rep
     }
     wanted.erase(step);
   }
+}
+
+TEST_CASE("every rank leaves a trace that viewers open, and rank 0 prints the phases",
+          "[reporting]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  const Outcome outcome =
+      run_expecting(0,
+                    train_tiny(run_dir,
+                               {"--nproc",
+                                "2",
+                                "--set",
+                                "logging.profiler={start_step: 5, steps: 2, memory: true}",
+                                "--set",
+                                "train.gradient_accumulation=2"}));
+  for (const int rank : {0, 1}) {
+    INFO("rank " << rank);
+    const Json trace = Json::parse(
+        read_file(run_dir / "profile" / fmt::format("step-00000005-rank-{:04}.json", rank)));
+    require_nested(trace, rank);
+    CHECK(count_of(trace, "step") == 2);
+    CHECK(count_of(trace, "data") == 2);
+    CHECK(count_of(trace, "forward") == count_of(trace, "backward"));
+    CHECK(count_of(trace, "forward") >= 2 * 2 * 3);
+    CHECK(count_of(trace, "communication") >= 2 * 3);  // counts, gradients, loss
+    CHECK(count_of(trace, "checkpoint") == 1);         // of step 6
+    CHECK(count_of(trace, "operation") > 100);
+    CHECK(count_of(trace, "", "C") > 0);
+  }
+  CHECK(count(outcome.err, "profile   steps 5 to 6: ") == 1);
+  for (const char* phase : {"data",
+                            "forward",
+                            "backward",
+                            "reduce",
+                            "optimizer",
+                            "checkpoint",
+                            "hooks",
+                            "other",
+                            "communication"}) {
+    CHECK(count(outcome.err, std::string("\n  ") + phase + " ") == 1);
+  }
+  CHECK(count(outcome.err, "resident memory 0.") == 1);
+}
+
+TEST_CASE("profiling does not change the losses", "[reporting]") {
+  const TempDir folder;
+  run_expecting(0, train_tiny(folder.path() / "a", {"--set", "logging.profiler={start_step: 1}"}));
+  run_expecting(0, train_tiny(folder.path() / "b"));
+  require_same_losses(folder.path() / "a", folder.path() / "b", 0);
+  CHECK(fs::exists(folder.path() / "a" / "profile" / "step-00000001-rank-0000.json"));
 }
 
 TEST_CASE("reports that are off leave no files", "[reporting]") {

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ class Work {
   /// Blocks until the result is usable; false if that takes longer than `timeout`.
   /// Errors: comm "peer-lost" with the library's reason if the operation failed.
   virtual bool wait(std::chrono::milliseconds timeout) = 0;
+  /// Calls `notify` once, from any thread, when the operation has ended; never if it is lost.
+  virtual void on_done(std::function<void()> notify) = 0;
 };
 
 /// One process group of at least two ranks. Arguments are checked by Comm; ranks are ranks of the

@@ -37,6 +37,22 @@ void evaluation_runs(const RuleInput& in) {
   warning.fix = fmt::format("every_steps: {} or less", *steps);
 }
 
+void profiler_runs(const RuleInput& in) {
+  const auto steps = in.steps();
+  const auto& profiler = in.config.logging.profiler;
+  if (!steps || !profiler || profiler->start_step <= *steps) {
+    return;
+  }
+  Diagnostic& warning =
+      in.warning("never-runs",
+                 "logging.profiler.start_step",
+                 fmt::format("logging.profiler.start_step {} exceeds the {} steps of the run",
+                             profiler->start_step,
+                             *steps));
+  warning.related.push_back(in.with(budget_key(in.config.train)));
+  warning.fix = fmt::format("start_step: {} or less", *steps);
+}
+
 void something_is_saved(const RuleInput& in) {
   const CheckpointConfig& checkpoint = in.config.checkpoint;
   const auto steps = in.steps();
@@ -73,8 +89,8 @@ void budget_is_whole(const RuleInput& in) {
   note.related.push_back(in.with("train.global_batch_size"));
 }
 
-constexpr std::array<Rule, 4> kRules = {
-    rate_is_plausible, evaluation_runs, something_is_saved, budget_is_whole};
+constexpr std::array<Rule, 5> kRules = {
+    rate_is_plausible, evaluation_runs, profiler_runs, something_is_saved, budget_is_whole};
 
 }  // namespace
 

@@ -147,6 +147,8 @@ TEST_CASE("warnings do not stop a run", "[config]") {
               {{"optimizer.lr=1.01"}, "lr-too-large"},
               {{"data.eval=[b]", "eval.every_steps=50"}, ""},
               {{"data.eval=[b]", "eval.every_steps=51"}, "never-runs"},
+              {{"logging.profiler={start_step: 50}"}, ""},
+              {{"logging.profiler={start_step: 51}"}, "never-runs"},
               {{"checkpoint.at_end=false"}, "checkpoint-none"},
               {{"checkpoint.at_end=false", "checkpoint.every_steps=50"}, ""},
               {{"checkpoint.at_end=false", "checkpoint.every_steps=51"}, "checkpoint-none"}});
