@@ -33,7 +33,8 @@ const std::string kFull =
     "parallel: {comm: {backend: gloo, init_timeout: 90s, timeout: 0.5h}}\n"
     "checkpoint: {every_steps: 5, at_end: false, keep_last: 3, resume: some/dir}\n"
     "eval: {every_steps: 7, at_start: true, at_end: false, max_batches: 2, micro_batch_size: 1}\n"
-    "logging: {every_steps: 1, level: debug}\n";
+    "logging: {every_steps: 1, level: debug, tensorboard: false, csv: true,\n"
+    "          profiler: {start_step: 5, steps: 2, memory: true, trace: false}}\n";
 
 void check_round_trip(const std::string& text, std::int64_t world) {
   const ConfigSandbox box;
