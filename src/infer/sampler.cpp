@@ -120,6 +120,7 @@ void check_options(const SamplingOptions& options) {
        "--repetition-penalty",
        options.repetition_penalty,
        "a number above 0; 1 is none");
+  need(options.seed >= 0, "--seed", static_cast<double>(options.seed), "a whole number from 0");
 }
 
 std::vector<Candidate> distribution(std::span<const double> logits,
@@ -138,11 +139,11 @@ std::vector<Candidate> distribution(std::span<const double> logits,
   return candidates;
 }
 
-double uniform(std::uint64_t seed, const DrawKey& key) noexcept {
+double uniform(std::int64_t seed, const DrawKey& key) noexcept {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32U); };
   const auto words =
-      philox4x32(stream_key(seed, "generate"),
+      philox4x32(stream_key(static_cast<std::uint64_t>(seed), "generate"),
                  {low(key.position), high(key.position), low(key.request), high(key.request)});
   const std::uint64_t bits = (std::uint64_t{words[1]} << 32U) | words[0];
   return static_cast<double>(bits >> 11U) * 0x1p-53;

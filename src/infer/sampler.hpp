@@ -14,7 +14,7 @@ struct SamplingOptions {
   std::int64_t top_k = 0;         ///< only the k most likely tokens (and ties of the last); 0: all
   double top_p = 1;               ///< only the most likely tokens that together reach p
   double repetition_penalty = 1;  ///< makes tokens of the sequence less likely if > 1
-  std::uint64_t seed = 0;
+  std::int64_t seed = 0;          ///< at least 0
 };
 
 /// Errors: usage "out-of-range" naming the option.
@@ -42,7 +42,7 @@ struct Candidate {
                                                   const SamplingOptions& options);
 
 /// Uniform in [0, 1): 53 bits of Philox keyed by seed, request and position.
-[[nodiscard]] double uniform(std::uint64_t seed, const DrawKey& key) noexcept;
+[[nodiscard]] double uniform(std::int64_t seed, const DrawKey& key) noexcept;
 
 /// The next token: the lowest id of the largest logit at temperature 0, else drawn from
 /// distribution(). Errors: numerics "nonfinite-logits".

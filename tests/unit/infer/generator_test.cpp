@@ -117,7 +117,7 @@ TEST_CASE("results do not depend on what runs beside, on slots or on order", "[g
 TEST_CASE("the seed decides", "[generator]") {
   const Config config = opinionated_gpt();
   const Ids prompt = tokens_like(4, 61);
-  const auto with_seed = [&](std::uint64_t seed) {
+  const auto with_seed = [&](std::int64_t seed) {
     return run_one(
         config, {.sampling = {.temperature = 2, .seed = seed}, .max_tokens = 20}, prompt);
   };

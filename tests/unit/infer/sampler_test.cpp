@@ -109,8 +109,8 @@ TEST_CASE("the repetition penalty acts once on each token of the sequence", "[sa
 
 TEST_CASE("greedy takes the lowest of equal ones and no random number", "[sampler]") {
   const std::vector<double> logits = {-1, 4, 4, 3};
-  for (std::uint64_t position = 0; position < 50; ++position) {
-    REQUIRE(next_token(logits, {}, {.temperature = 0, .seed = position}, {0, position}) == 1);
+  for (std::int64_t seed = 0; seed < 50; ++seed) {
+    REQUIRE(next_token(logits, {}, {.temperature = 0, .seed = seed}, {}) == 1);
   }
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("draws follow the distribution", "[sampler]") {
 TEST_CASE("uniform numbers depend on seed, request and position", "[sampler]") {
   std::set<double> seen;
   double sum = 0;
-  for (std::uint64_t seed : {0, 1}) {
+  for (const std::int64_t seed : {0, 1}) {
     for (std::uint64_t request : {0ULL, 1ULL, 1ULL << 32U}) {
       for (std::uint64_t position = 0; position < 2000; ++position) {
         const double u = uniform(seed, {request, position});
@@ -165,7 +165,8 @@ TEST_CASE("options outside their range are named", "[sampler]") {
                                     {.top_p = 0},
                                     {.top_p = 1.01},
                                     {.repetition_penalty = 0},
-                                    {.repetition_penalty = infinite}}) {
+                                    {.repetition_penalty = infinite},
+                                    {.seed = -1}}) {
     require_error(ErrorKind::usage, "out-of-range", [&] { check_options(options); });
   }
   check_options({.temperature = 0, .top_k = 0, .top_p = 1, .repetition_penalty = 0.5});
