@@ -114,12 +114,6 @@ void set_verbosity(CommandLine& line) {
 
 }  // namespace
 
-void add_common(CommandLine& line) {
-  line.app.allow_extras();
-  line.app.add_flag("-q,--quiet", line.quiet, "warnings and errors only");
-  line.app.add_flag("-v,--verbose", line.verbose, "debug messages too");
-}
-
 CLI::App* add_command(CLI::App& parent, const char* name, const char* help, const char* example) {
   CLI::App* command = parent.add_subcommand(name, help);
   command->allow_extras();
@@ -148,13 +142,32 @@ void add_sets(CLI::App* command, std::vector<std::string>& sets) {
   add_repeated(command,
                "--set",
                sets,
-               "override one key: --set optimizer.lr=1e-4 (repeatable)",
+               "override one key: --set optimizer.lr=1e-4, or --set KEY@FILE (repeatable)",
                "KEY=VALUE");
+}
+
+void add_overrides(CLI::App* command, ConfigOptions& config) {
+  add_repeated(command,
+               "--config-overlay",
+               config.overlays,
+               "a file whose keys beat those of CONFIG (repeatable)",
+               "FILE");
+  add_sets(command, config.sets);
+}
+
+void add_diagnostics(CLI::App* command, ConfigOptions& config) {
+  command
+      ->add_option_function<std::string>(
+          "--diagnostics",
+          [&config](const std::string& form) { config.json_diagnostics = form == "json"; },
+          "how mistakes in configurations are printed: text (default), or json on stdout")
+      ->type_name("FORM")
+      ->check(CLI::IsMember({"text", "json"}));
 }
 
 void add_config(CommandLine& line, CLI::App* command, ConfigOptions& config) {
   need(line, command, add_option(command, "CONFIG", config.config, "configuration file", ""));
-  add_sets(command, config.sets);
+  add_overrides(command, config);
 }
 
 void add_format(CLI::App* command, bool& json) {

@@ -28,9 +28,6 @@ struct CommandLine {
   std::map<const CLI::App*, std::vector<const CLI::Option*>> needed;
 };
 
-/// Options that all commands have: -q and -v.
-void add_common(CommandLine& line);
-
 /// A command below `parent`, with its example; it takes extra words, which are refused after
 /// parsing with the nearest known word.
 CLI::App* add_command(CLI::App& parent, const char* name, const char* help, const char* example);
@@ -58,7 +55,13 @@ CLI::Option* add_repeated(CLI::App* command,
 /// --set, for commands that read configurations.
 void add_sets(CLI::App* command, std::vector<std::string>& sets);
 
-/// CONFIG and --set.
+/// --config-overlay and --set.
+void add_overrides(CLI::App* command, ConfigOptions& config);
+
+/// --diagnostics text|json.
+void add_diagnostics(CLI::App* command, ConfigOptions& config);
+
+/// CONFIG, --config-overlay and --set.
 void add_config(CommandLine& line, CLI::App* command, ConfigOptions& config);
 
 /// --format text|json; `json` is set while parsing.

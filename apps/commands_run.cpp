@@ -14,12 +14,15 @@ void add_train(CommandLine& line) {
                                   "train.steps=100");
   const auto options = std::make_shared<TrainOptions>();
   add_config(line, command, options->config);
+  add_diagnostics(command, options->config);
+  add_option(command, "--run-time", options->config.run_time, "value of ${run.time}", "TIME")
+      ->group("");  // hidden: the launcher hands it to its ranks
   add_nproc(command, options->nproc);
   add_option(command,
              "--resume",
              options->resume,
              "auto (default), never, require, or a checkpoint to continue from",
-             "MODE|PATH");
+             "auto|never|require|PATH");
   add_option(command, "--output-dir", options->output_dir, "run directory (run.output_dir)", "DIR");
   command->add_flag(
       "--overwrite", options->overwrite, "start anew; an old run directory moves to NAME.old-<k>");
@@ -46,6 +49,7 @@ void add_plan(CommandLine& line) {
                   "colossal-train plan configs/gpt-kjv-cpu.yaml --world-size 2 --format json");
   const auto options = std::make_shared<PlanOptions>();
   add_config(line, command, options->config);
+  add_diagnostics(command, options->config);
   add_world_size(command, options->world_size, "number of processes to plan for");
   add_format(command, options->json);
   add_option(command, "--lr-plot", options->lr_plot, "draw the learning rate (SVG)", "FILE");

@@ -100,6 +100,12 @@ schema_is_fresh() {
   return 1
 }
 
+keys_are_fresh() {
+  build/cpu/colossal-train config schema --format markdown | diff -u schemas/keys.md - && return 0
+  echo "regenerate it: build/cpu/colossal-train config schema --format markdown > schemas/keys.md"
+  return 1
+}
+
 configs_are_valid() {
   local config
   for config in configs/*.yaml; do
@@ -144,6 +150,7 @@ everything() {
   step "tokenizers" tokenizers_equal
   heading "schema and configs"
   step "schema" schema_is_fresh
+  step "key reference" keys_are_fresh
   configs_are_valid
   heading "address and undefined-behaviour sanitizers"
   sanitizers
@@ -151,7 +158,7 @@ everything() {
   step "clang-tidy" tidy "$tidy_fast" < <(changed_files 'src/*.cpp' 'apps/*.cpp')
   heading "slowest files and sizes"
   python3 scripts/test_report.py slowest build/cpu/.ninja_log
-  ls -lh build/cpu/colossal-train
+  ls -lh build/cpu/colossal-train build/cpu/colossal-train-engine
 }
 
 mode=${1:-everything}

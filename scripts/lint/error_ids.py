@@ -16,6 +16,7 @@ BY_KIND = re.compile(r"\bErrorKind::(\w+)\s*,")
 # What config/ and apps/ report through functions of their own; the id is the first argument after the match.
 BY_CALL = (
     (re.compile(r"\berror\s*\("), "config"),
+    (re.compile(r"\berror_at\s*\([^,()]+,"), "config"),
     (re.compile(r"\bwarning\s*\("), "warning"),
     (re.compile(r"\bnote\s*\("), "note"),
     (re.compile(r"\bnote\.id\s*="), "note"),

@@ -225,7 +225,8 @@ class SchemaWriter : public Visitor {
         },
         slot);
     add_default(schema, slot, spec);
-    if (!spec.required || !spec.unless.empty()) {
+    // null takes back what an inherited type needed, where the new one does not know the key.
+    if (!spec.required || !spec.unless.empty() || !spec.variant.empty()) {
       allow_null(schema);
     }
     if (key == "type" && !spec.required) {

@@ -1,10 +1,12 @@
-// What do the commands do that start no ranks? validate, plan, config show.
+// What do the commands do that open data but start no ranks: plan, and the check of `validate
+// --data`?
 #include "train/commands.hpp"
 
+#include "config/explain.hpp"
 #include "config/load.hpp"
 #include "core/error.hpp"
+#include "train/commands_config.hpp"
 #include "train/data.hpp"
-#include "train/foreign.hpp"
 #include "train/lr_plot.hpp"
 #include "train/plan_report.hpp"
 #include "train/startup.hpp"
@@ -23,17 +25,6 @@ namespace {
 
 constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
 
-LoadOptions load_options(const std::vector<std::string>& sets,
-                         const std::optional<std::int64_t>& world_size) {
-  LoadOptions options;
-  options.overrides = to_overrides(sets);
-  options.world_size = world_size;
-  if (world_size) {
-    options.world_origin = fmt::format("--world-size {}", *world_size);
-  }
-  return options;
-}
-
 void write_lr_plot(const std::string& path, const Config& config, std::int64_t total_steps) {
   std::ofstream file(path);
   file << lr_plot(config, total_steps);
@@ -46,53 +37,19 @@ void write_lr_plot(const std::string& path, const Config& config, std::int64_t t
         std::strerror(errno));
 }
 
-int validate_one(const std::string& path, const ValidateOptions& options) {
-  Loaded loaded = load(path, load_options(options.sets, options.world_size));
-  fmt::print("{}", render(loaded.diagnostics));
-  if (loaded.has_errors()) {
-    return kConfigExit;
-  }
-  if (options.data) {
-    resolve_vocabulary(loaded.config);
-    const OpenedData data = open_data(loaded.config);
-    const DataFindings findings = check_with_data(loaded, *data.train);
-    fmt::print("{}", render(findings.diagnostics));
-    if (findings.exit_code != 0) {
-      return findings.exit_code;
-    }
-    fmt::print("{}\n", data.train->summary());
-    if (data.eval != nullptr) {
-      fmt::print("{}\n", data.eval->summary());
-    }
-  }
-  fmt::print("{}: ok\n", path);
-  return 0;
-}
-
-/// validate_one() whose errors are this file's result: the next file has its turn.
-int validate_and_report(const std::string& path, const ValidateOptions& options) {
-  try {
-    return validate_one(path, options);
-  } catch (const Error& error) {
-    std::fflush(stdout);
-    fmt::print(stderr, "{}", to_text(error));
-    return error.exit_code();
-  }
-}
-
 /// The configuration sized for the processes that --world-size or its own keys give.
 std::optional<Loaded> load_sized(const PlanOptions& options) {
-  LoadOptions load = load_options(options.config.sets, options.world_size);
+  LoadOptions load = load_options(options.config, options.world_size);
   if (!load.world_size) {
     Loaded unsized = colossal::load(options.config.config, load);
     if (unsized.has_errors()) {
-      return accept_or_report(std::move(unsized), true);
+      return accept_or_report(std::move(unsized), true, options.config.json_diagnostics);
     }
     // Its warnings come again, with more known, from the load below.
     load.world_size = num_processes("auto", unsized.config.parallel.data);
     load.world_origin = "no --world-size given";
   }
-  return load_or_report(options.config.config, load, true);
+  return load_or_report(options.config.config, load, true, options.config.json_diagnostics);
 }
 
 /// Training data, and evaluation data if any; nothing if files do not exist yet and the plan can do
@@ -111,13 +68,20 @@ std::optional<OpenedData> data_of(const Config& config) {
 
 }  // namespace
 
-int run_validate(const ValidateOptions& options) {
-  int code = 0;
-  for (const std::string& path : options.configs) {
-    const int one = validate_and_report(path, options);
-    code = code == 0 ? one : code;
+int check_data(const Loaded& found, bool json) {
+  Loaded loaded = found;
+  resolve_vocabulary(loaded.config);
+  const OpenedData data = open_data(loaded.config);
+  const DataFindings findings = check_with_data(loaded, *data.train);
+  fmt::print("{}", json ? render_json(findings.diagnostics) : render(findings.diagnostics));
+  if (findings.exit_code != 0 || json) {
+    return findings.exit_code;
   }
-  return code;
+  fmt::print("{}\n", data.train->summary());
+  if (data.eval != nullptr) {
+    fmt::print("{}\n", data.eval->summary());
+  }
+  return 0;
 }
 
 int run_plan(const PlanOptions& options) {
@@ -138,17 +102,7 @@ int run_plan(const PlanOptions& options) {
   if (options.lr_plot) {
     write_lr_plot(*options.lr_plot, config, plan.total_steps);
   }
-  fmt::print("{}\n", options.json ? to_json(plan) : to_text(plan));
-  return 0;
-}
-
-int run_config_show(const ShowOptions& options) {
-  const std::optional<Loaded> loaded =
-      load_or_report(options.config.config, load_options(options.config.sets, {}), true);
-  if (!loaded) {
-    return kConfigExit;
-  }
-  fmt::print("{}", options.minimal ? to_minimal_yaml(loaded->config) : to_yaml(loaded->config));
+  fmt::print("{}\n", redact(config.secrets, options.json ? to_json(plan) : to_text(plan)));
   return 0;
 }
 

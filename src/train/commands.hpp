@@ -11,10 +11,15 @@
 
 namespace colossal {
 
+struct Loaded;
+
 /// A configuration as named on the command line.
 struct ConfigOptions {
   std::string config;
-  std::vector<std::string> sets;  ///< --set texts
+  std::vector<std::string> overlays;  ///< --config-overlay files
+  std::vector<std::string> sets;      ///< --set texts
+  bool json_diagnostics = false;      ///< --diagnostics json
+  std::string run_time;               ///< ${run.time} as the launcher took it; empty: taken here
 };
 
 /// Command line of `train`.
@@ -48,20 +53,6 @@ struct EvalOptions {
   std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc
 };
 
-/// Command line of `validate`.
-struct ValidateOptions {
-  std::vector<std::string> configs;
-  std::vector<std::string> sets;
-  std::optional<std::int64_t> world_size;
-  bool data = false;  ///< also open the data
-};
-
-/// Command line of `config show`.
-struct ShowOptions {
-  ConfigOptions config;
-  bool minimal = false;
-};
-
 /// Trains or continues a run; the last line of stdout is a JSON summary. Each command returns the
 /// process exit code and writes results to stdout, everything else to stderr. Errors: all kinds.
 int run_train(const TrainOptions& options);
@@ -69,10 +60,9 @@ int run_train(const TrainOptions& options);
 int run_plan(const PlanOptions& options);
 /// Prints one JSON line with the loss of a checkpoint on the evaluation data. Errors: all kinds.
 int run_eval(const EvalOptions& options);
-/// Prints `FILE: ok` or the diagnostics of each file. Errors: data, with options.data.
-int run_validate(const ValidateOptions& options);
-/// Prints the configuration as YAML. Errors: none but diagnostics.
-int run_config_show(const ShowOptions& options);
+/// Opens and checks the data of a valid configuration for `validate --data`, prints what they are
+/// and returns the exit code; `json`: only diagnostics, as JSON lines. Errors: data.
+int check_data(const Loaded& loaded, bool json);
 
 /// "0.1.0+<git revision or 'unknown'>": part of checkpoints, env.json and the group check.
 std::string build_id();

@@ -60,6 +60,7 @@ std::optional<Loaded> eval_config(const EvalOptions& options,
   }
   sets.insert(sets.end(), options.sets.begin(), options.sets.end());
   load.overrides = to_overrides(sets);
+  load.run_time = "eval";  // nothing is named by it here, and all ranks must read the same
   return accept_or_report(
       options.config ? colossal::load(*options.config, load) : load_stored(input.state, load),
       print);

@@ -5,6 +5,7 @@
 #include "core/log.hpp"
 #include "core/system.hpp"
 #include "train/commands.hpp"
+#include "train/commands_config.hpp"
 #include "train/environment.hpp"
 #include "train/failure_record.hpp"
 #include "train/run_dir.hpp"
@@ -28,8 +29,7 @@ namespace fs = std::filesystem;
 constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
 
 LoadOptions load_options(const TrainOptions& options) {
-  LoadOptions load;
-  load.overrides = to_overrides(options.config.sets);
+  LoadOptions load = colossal::load_options(options.config);
   load.output_dir = options.output_dir;
   load.resume = options.overwrite ? std::optional<std::string>("never") : options.resume;
   return load;
@@ -49,7 +49,8 @@ Launchable check_before_spawn(const TrainOptions& options) {
   const int processes = num_processes(*options.nproc, unsized ? unsized->config.parallel.data : 0);
   load.world_size = processes;
   load.world_origin = fmt::format("--nproc {}", *options.nproc);
-  const std::optional<Loaded> loaded = load_or_report(options.config.config, load, true);
+  const std::optional<Loaded> loaded =
+      load_or_report(options.config.config, load, true, options.config.json_diagnostics);
   if (!loaded) {
     return {.processes = processes, .exit_code = kConfigExit, .output_dir = {}};
   }
@@ -78,9 +79,11 @@ int launch(const Launchable& launchable, const TrainOptions& options) {
   const fs::path run = launchable.output_dir;
   const double since = unix_time();
   const auto file_since = fs::file_time_type::clock::now();
+  std::vector<std::string> arguments = without_nproc(options.arguments);
+  arguments.push_back("--run-time=" + options.config.run_time);
   const LaunchOutcome outcome =
       launch_local({.num_processes = launchable.processes,
-                    .arguments = without_nproc(options.arguments),
+                    .arguments = std::move(arguments),
                     .log_file = [&](int rank) { return log_of(run, rank, file_since); }});
   if (outcome.exit_code != 0 && !options.dry_run) {
     settle_run(run, {outcome.exit_code, outcome.failure, since, true});
@@ -94,26 +97,43 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
   load.world_size = launch.world_size;
   load.world_origin = options.nproc ? fmt::format("--nproc {}", *options.nproc) : launch.origin;
   const bool print = speaks(launch) && !options.nproc;
-  const std::optional<Loaded> loaded = load_or_report(options.config.config, load, print);
+  // Ranks of another launcher have no common start time yet: the first load takes a fixed one, so
+  // that all of them agree on the configuration when they meet.
+  const bool agree = options.config.run_time.empty() && launch.world_size > 1;
+  load.run_time = agree ? "00000000-000000" : load.run_time;
+  std::optional<Loaded> loaded =
+      load_or_report(options.config.config, load, print, options.config.json_diagnostics);
   if (!loaded) {
     return kConfigExit;
   }
-  FailureRecord failures(options.dry_run ? "" : loaded->config.run.output_dir);
+  const bool reload = agree && loaded->uses_run_time;
+  std::optional<FailureRecord> failures;
+  const auto record_in = [&](const Loaded& run) {
+    failures.emplace(options.dry_run || (reload && !failures) ? "" : run.config.run.output_dir);
+  };
+  record_in(*loaded);
   std::optional<TrainSession> session;  // outlives an error: its folder stays locked meanwhile
   return run_connected(
-      loaded->config,
+      Config(loaded->config),
       launch,
       [&](World& world) {
-        const int code = session.emplace(options, *loaded, world, signals, failures).run();
+        if (reload) {
+          load.run_time = decide_on_rank_0(world.comm(), start_time);
+          loaded = colossal::load(options.config.config, load);
+          resolve_vocabulary(loaded->config);
+          record_in(*loaded);
+        }
+        const int code = session.emplace(options, *loaded, world, signals, *failures).run();
         session.reset();
         return code;
       },
-      [&](const RunFailure& failure) { failures.write(failure); });
+      [&](const RunFailure& failure) { failures->write(failure); });
 }
 
 }  // namespace
 
-int run_train(const TrainOptions& options) {
+int run_train(const TrainOptions& given) {
+  TrainOptions options = given;
   // A closed pipe (`| head`) or a lost peer must not kill a run: writes report it where it matters.
   std::signal(SIGPIPE, SIG_IGN);
   const LaunchOptions found = detect_launch();
@@ -124,6 +144,9 @@ int run_train(const TrainOptions& options) {
         options.resume.value_or(""));
   if (options.nproc) {
     refuse_nested_launch(found);
+    if (options.config.run_time.empty()) {
+      options.config.run_time = start_time();  // once, for the launcher and all its ranks
+    }
     const Launchable launchable = check_before_spawn(options);
     if (launchable.exit_code != 0) {
       return launchable.exit_code;

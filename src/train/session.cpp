@@ -268,7 +268,7 @@ void TrainSession::announce() {
   }
   const TrainerParts& parts = trainer_->parts();
   const PlanReport plan = plan_with_data(config_, *parts.train_data, parts.eval_data.get());
-  log::console(to_text(plan));
+  log::console(redact(config_.secrets, to_text(plan)));
   if (!resumed_from_.empty()) {
     const RunState& state = trainer_->state();
     const std::int64_t epoch_samples = parts.loader->samples_per_epoch();
@@ -283,8 +283,9 @@ void TrainSession::announce() {
   if (run_dir_ != nullptr) {
     run_dir_->write("config.yaml", read_text(options_.config.config));
     run_dir_->write("config.resolved.yaml", to_yaml(config_));
-    run_dir_->write("plan.json", to_json(plan) + "\n");
-    run_dir_->write("env.json", environment_json(world_.launch(), options_.arguments));
+    run_dir_->write("plan.json", redact(config_.secrets, to_json(plan) + "\n"));
+    run_dir_->write("env.json",
+                    redact(config_.secrets, environment_json(world_.launch(), options_.arguments)));
   }
 }
 

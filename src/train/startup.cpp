@@ -2,6 +2,7 @@
 #include "train/startup.hpp"
 
 #include "comm/launch.hpp"
+#include "config/explain.hpp"
 #include "core/error.hpp"
 #include "data/dataset.hpp"
 #include "data/tokenizers/tokenizer.hpp"
@@ -15,7 +16,6 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <source_location>
 #include <string_view>
@@ -52,12 +52,15 @@ void print_diagnostics(const std::vector<Diagnostic>& diagnostics) {
 
 std::optional<Loaded> load_or_report(const std::filesystem::path& path,
                                      const LoadOptions& options,
-                                     bool print) {
-  return accept_or_report(load(path, options), print);
+                                     bool print,
+                                     bool json) {
+  return accept_or_report(load(path, options), print, json);
 }
 
-std::optional<Loaded> accept_or_report(Loaded loaded, bool print) {
-  if (print) {
+std::optional<Loaded> accept_or_report(Loaded loaded, bool print, bool json) {
+  if (print && json) {
+    fmt::print("{}", render_json(loaded.diagnostics));
+  } else if (print) {
     print_diagnostics(loaded.diagnostics);
   }
   if (loaded.has_errors()) {

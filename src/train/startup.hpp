@@ -10,7 +10,6 @@
 #include "train/plan_report.hpp"
 
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -20,14 +19,16 @@
 
 namespace colossal {
 
-/// Loads a configuration and, if `print`, writes its diagnostics to stderr. Empty if it has errors:
-/// the command ends with exit code 3. Errors: those of resolve_vocabulary().
+/// Loads a configuration and, if `print`, writes its diagnostics to stderr, or as JSON lines to
+/// stdout. Empty if it has errors: the command ends with exit code 3. Errors: those of
+/// resolve_vocabulary().
 [[nodiscard]] std::optional<Loaded> load_or_report(const std::filesystem::path& path,
                                                    const LoadOptions& options,
-                                                   bool print);
+                                                   bool print,
+                                                   bool json = false);
 
 /// As load_or_report for what was loaded already.
-[[nodiscard]] std::optional<Loaded> accept_or_report(Loaded loaded, bool print);
+[[nodiscard]] std::optional<Loaded> accept_or_report(Loaded loaded, bool print, bool json = false);
 
 /// Gives model.vocab_size `auto` the size of a tokenizer that has files; part of phase P7, so that
 /// `validate` reads no data. Errors: data, as open_tokenizer().

@@ -23,10 +23,14 @@ std::string metrics_text(const RunSummary& summary) {
   return text.empty() ? "none" : text;
 }
 
-/// This program as a command that works from here, whatever PATH says.
+/// This program as a command that works from here, whatever PATH says. What runs is the engine
+/// that lies beside it (apps/README.md).
 std::string this_program() {
   std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (self.filename() == "colossal-train-engine") {
+    self.replace_filename("colossal-train");
+  }
   const std::filesystem::path near = std::filesystem::proximate(self, error);
   if (error) {
     return "colossal-train";

@@ -248,6 +248,38 @@ class ErrorIds(LintCase):
         self.accepts("error_ids", tree)
 
 
+class Errors(LintCase):
+    SOURCE = 'fail(ErrorKind::config, "too-large", "x");\nfail(ErrorKind::internal, "a-bug", "x");\n'
+
+    def tree(self, texts):
+        return {"src/core/error.hpp": ErrorIds.ENUM, "src/mesh/a.cpp": self.SOURCE, "schemas/errors.txt": texts}
+
+    def written(self, texts):
+        """The tree with the list that --write makes of it."""
+        tree = self.tree(texts)
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in tree.items():
+                file = pathlib.Path(folder) / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+            subprocess.run([sys.executable, LINTS / "errors.py", "--write", folder], check=False)
+            return tree | {"schemas/errors.md": (pathlib.Path(folder) / "schemas/errors.md").read_text(encoding="utf-8")}
+
+    def test_joins_texts_with_exit_codes(self):
+        tree = self.written("# head\ntoo-large: it is too large | make it smaller\n")
+        self.assertIn("| `too-large` | 3 | it is too large | make it smaller |\n", tree["schemas/errors.md"])
+        self.assertIn("`a-bug`", tree["schemas/errors.md"])
+        self.accepts("errors", tree)
+
+    def test_rejects_an_id_without_text_and_a_text_without_id(self):
+        self.rejects("errors", self.tree("too-small: it is | mend it\n"),
+                     "'too-large' has no line", "nothing reports 'too-small'", "is stale")
+
+    def test_rejects_disorder_and_malformed_lines(self):
+        self.rejects("errors", self.tree("too-large: a | b\nbad-a: c | d\nno fix: x\n"),
+                     "errors.txt:2: 'bad-a' must stand before 'too-large'", "errors.txt:3: not `id: meaning | fix`")
+
+
 class Empty(LintCase):
     def test_every_lint_rejects_a_tree_without_files(self):
         for lint in ("includes", "size", "names", "todo", "docs", "words", "error_ids"):

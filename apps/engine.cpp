@@ -1,0 +1,26 @@
+// Where does `colossal-train-engine` start? It knows every command; `colossal-train` becomes it
+// when one needs LibTorch.
+#include "comm/launch.hpp"
+#include "commands.hpp"
+#include "program.hpp"
+#include "train/commands.hpp"
+#include "train/startup.hpp"
+
+namespace colossal {
+namespace {
+
+void define(CommandLine& line) {
+  guard_child();
+  add_run_commands(line);
+  add_config_commands(line, check_data);
+  add_checkpoint_commands(line);
+  add_dataset_commands(line);
+  add_completion(line);
+}
+
+}  // namespace
+}  // namespace colossal
+
+int main(int argc, char** argv) {
+  return colossal::run_program(argc, argv, colossal::define, colossal::print_error);
+}

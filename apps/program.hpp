@@ -1,0 +1,22 @@
+// What do both programs share: how a command line is run, and how every error ends?
+#pragma once
+
+#include "command_line.hpp"
+#include "core/error.hpp"
+
+#include <functional>
+
+namespace colossal {
+
+/// Version, -q, -v, help and its footer: what `line` needs besides commands.
+void add_common(CommandLine& line);
+
+/// Defines the commands with `define`, reads argv, runs the chosen command and returns the exit
+/// code. Results go to stdout, everything else to stderr. Never throws: every error becomes one
+/// message, written by `print`.
+[[nodiscard]] int run_program(int argc,
+                              char** argv,
+                              const std::function<void(CommandLine&)>& define,
+                              void (*print)(const Error&)) noexcept;
+
+}  // namespace colossal

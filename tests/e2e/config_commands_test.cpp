@@ -1,0 +1,291 @@
+// Do the commands that read configurations work as a whole: explain, diff, init, show, overlays,
+// JSON diagnostics, completion? And is the program quick for them?
+#include "e2e/program.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <sys/resource.h>
+
+using namespace colossal::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kConfigs = fs::path(COLOSSAL_SOURCE_DIR) / "configs";
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+/// Runs a shell and returns what it printed; fails the test unless it succeeds.
+std::string shell(const std::string& program, const std::string& script) {
+  const TempDir folder;
+  write_file(folder.path() / "script", script);
+  const fs::path out = folder.path() / "out";
+  const std::string command =
+      program + " " + (folder.path() / "script").string() + " > " + out.string() + " 2>&1";
+  const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe): one thread
+  INFO(read_file(out));
+  REQUIRE(status == 0);
+  return read_file(out);
+}
+
+bool installed(const std::string& program) {
+  const std::string command = "command -v " + program + " > /dev/null";
+  return std::system(command.c_str()) == 0;  // NOLINT(concurrency-mt-unsafe): one thread
+}
+
+/// What bash offers after these words.
+std::vector<std::string> bash_offers(const std::string& script,
+                                     const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) {
+    list += " '" + word + "'";
+  }
+  return lines_of(shell("bash --norc --noprofile",
+                        script + "\nCOMP_WORDS=(" + list +
+                            ")\nCOMP_CWORD=" + std::to_string(words.size() - 1) +
+                            "\n_colossal_train\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"));
+}
+
+bool offers(const std::vector<std::string>& all, const std::string& word) {
+  return std::find(all.begin(), all.end(), word) != all.end();
+}
+
+}  // namespace
+
+TEST_CASE("config explain tells what a key means and who set it", "[config]") {
+  const Outcome key = run_expecting(0, {"config", "explain", "optimizer.lr"});
+  CHECK(count(key.out, "peak learning rate") == 1);
+  const Outcome value = run_expecting(
+      0,
+      {"config", "explain", data_file("tiny.yaml"), "optimizer.lr", "--set", "optimizer.lr=0.5"});
+  CHECK(value.out.starts_with("optimizer.lr = 0.5\n"));
+  CHECK(count(value.out, "tiny.yaml:") == 1);
+  CHECK(value.out.find("tiny.yaml:") < value.out.find("--set#1"));
+  const Outcome wrong = run_expecting(2, {"config", "explain", "optimizer.lrr"});
+  CHECK(count(wrong.err, "did you mean `optimizer.lr`") == 1);
+  CHECK(count(wrong.err, "[unknown-key]") == 1);
+  run_expecting(2, {"config", "explain", "a", "b", "c"});
+  run_expecting(3, {"config", "explain", "missing.yaml", "optimizer.lr"});
+}
+
+TEST_CASE("config diff compares files and run directories by key", "[config]") {
+  const TempDir folder;
+  const std::string tiny = data_file("tiny.yaml");
+  run_expecting(0, train_tiny(folder.path() / "run", {"--set", "optimizer.lr=0.5", "--dry-run"}));
+  const fs::path copy = folder.path() / "other.yaml";
+  write_file(copy, "extends: " + tiny + "\noptimizer: {lr: 0.25}\nscheduler: null\n");
+  const Outcome files = run_expecting(0, {"config", "diff", tiny, copy.string()});
+  INFO(files.out);
+  CHECK(files.out.starts_with("--- " + tiny + "\n+++ " + copy.string() + "\n"));
+  CHECK(count(files.out, "+optimizer.lr: 0.25\n") == 1);
+  CHECK(count(files.out, "-optimizer.lr: ") == 1);
+  CHECK(count(files.out, "run.output_dir") == 0);
+  CHECK(run_expecting(0, {"config", "diff", tiny, tiny}).out.empty());
+}
+
+TEST_CASE("config init gives every example, and each validates where it lands", "[config]") {
+  const TempDir folder;
+  const Outcome help = run_expecting(0, {"config", "init", "--help"});
+  int examples = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kConfigs)) {
+    if (entry.path().extension() == ".yaml") {
+      const std::string name =
+          entry.path().lexically_relative(kConfigs).replace_extension().string();
+      CHECK(count(help.out, "  " + name + "\n") == 1);
+      CHECK(run_expecting(0, {"config", "init", name}).out == read_file(entry.path()));
+      ++examples;
+    }
+  }
+  CHECK(examples > 4);
+  const std::string target = (folder.path() / "tiny.yaml").string();
+  CHECK(run_expecting(0, {"config", "init", "tiny-cpu", "-o", target}).out.empty());
+  run_expecting(0, {"validate", target});
+  const Outcome again = run_expecting(2, {"config", "init", "tiny-cpu", "--output", target});
+  CHECK(count(again.err, "[file-exists]") == 1);
+  const Outcome parents = run_expecting(
+      0, {"config", "init", "tiny-fp64-2-ranks", "-o", (folder.path() / "b.yaml").string()});
+  CHECK(count(parents.err, "config init tiny-cpu -o tiny-cpu.yaml") == 1);
+  const Outcome unknown = run_expecting(2, {"config", "init", "tiny"});
+  CHECK(count(unknown.err, "[unknown-example]") == 1);
+  CHECK(count(unknown.err, "tiny-cpu") == 1);
+}
+
+TEST_CASE("config show --origins is a configuration with comments", "[config]") {
+  const TempDir folder;
+  const Outcome shown = run_expecting(
+      0, {"config", "show", data_file("tiny.yaml"), "--origins", "--set", "run.seed=5"});
+  CHECK(count(shown.out, "seed: 5  # --set#1\n") == 1);
+  write_file(folder.path() / "again.yaml", shown.out);
+  run_expecting(0, {"validate", (folder.path() / "again.yaml").string()});
+  run_expecting(2, {"config", "show", data_file("tiny.yaml"), "--origins", "--minimal"});
+}
+
+TEST_CASE("an overlay counts for validate, plan, config and train", "[config]") {
+  const TempDir folder;
+  const fs::path over = folder.path() / "over.yaml";
+  write_file(over, "train: {steps: 9}\nrun: {name: \"over-${run.seed}\"}\n");
+  const Arguments overlay = {"--config-overlay", over.string()};
+  const auto with = [&](Arguments words) {
+    words.insert(words.end(), overlay.begin(), overlay.end());
+    return words;
+  };
+  const std::string tiny = data_file("tiny.yaml");
+  run_expecting(0, with({"validate", tiny}));
+  CHECK(count(run_expecting(0, with({"config", "show", tiny})).out, "steps: 9\n") == 1);
+  CHECK(count(run_expecting(0, with({"plan", tiny})).out, "over-") >= 1);
+  const Outcome trained = run_expecting(0, with(train_tiny(folder.path() / "run")));
+  CHECK(last_line(trained).at("step") == 9);
+  write_file(over, "train: {setps: 9}\n");
+  for (const Arguments& words : {Arguments{"validate", tiny}, Arguments{"train", tiny}}) {
+    const Outcome wrong = run_expecting(3, with(words));
+    CHECK(count(wrong.out + wrong.err, "over.yaml:1:9: error") == 1);
+  }
+}
+
+TEST_CASE("diagnostics come as JSON lines on stdout where asked for", "[config]") {
+  const TempDir folder;
+  const fs::path bad = folder.path() / "bad.yaml";
+  write_file(bad, read_file(data_file("tiny.yaml")) + "lr: 1\nfoo: 2\n");
+  for (const Arguments& command : {Arguments{"validate"},
+                                   Arguments{"plan"},
+                                   Arguments{"train"},
+                                   Arguments{"train", "--nproc", "2"}}) {
+    Arguments words = command;
+    words.insert(words.end(), {bad.string(), "--diagnostics", "json"});
+    const Outcome outcome = run_expecting(3, words);
+    const std::vector<std::string> lines = lines_of(outcome.out);
+    REQUIRE(lines.size() == 2);
+    const Json first = Json::parse(lines[0]);
+    CHECK(first.at("id") == "unknown-key");
+    CHECK(first.at("file") == bad.string());
+    CHECK(first.at("column") == 1);
+    CHECK(outcome.err.find("unknown-key") == std::string::npos);
+  }
+  CHECK(
+      run_expecting(0, {"validate", data_file("tiny.yaml"), "--diagnostics", "json"}).out.empty());
+}
+
+TEST_CASE("the start time is one for all ranks, and secrets stay out of the run directory",
+          "[config]") {
+  const TempDir folder;
+  const Setting secret{.environment = {{"COLOSSAL_TEST_TOKEN", "hunter2-x"}}};
+  const fs::path config = folder.path() / "timed.yaml";
+  write_file(config,
+             "extends: " + data_file("tiny.yaml") + "\ntrain: {steps: 9}\n" +
+                 "run:\n  name: t-${run.time}-${env:COLOSSAL_TEST_TOKEN}\n  output_dir: " +
+                 (folder.path() / "runs").string() + "/at-${run.time}\n");
+  run_expecting(0, {"train", config.string(), "--nproc", "2"}, secret);
+  std::vector<fs::path> runs;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "runs")) {
+    runs.push_back(entry.path());
+  }
+  REQUIRE(runs.size() == 1);
+  CHECK(runs[0].filename().string().size() == std::string("at-20261128-041500").size());
+  const std::string resolved = read_file(runs[0] / "config.resolved.yaml");
+  CHECK(count(resolved, "-${env:COLOSSAL_TEST_TOKEN}\"") == 1);
+  for (const char* file : {"config.resolved.yaml", "plan.json", "env.json"}) {
+    INFO(file);
+    CHECK(count(read_file(runs[0] / file), "hunter2") == 0);
+  }
+  const std::string again = (runs[0] / "config.resolved.yaml").string();
+  run_expecting(0, {"validate", again}, secret);
+  CHECK(count(run_expecting(3, {"validate", again}).out, "[interp-env]") == 1);
+}
+
+TEST_CASE("C1 row 4: a run directory's resolved file validates and trains", "[config]") {
+  const TempDir folder;
+  run_expecting(0, train_tiny(folder.path() / "a", {"--set", "train.steps=9"}));
+  const std::string resolved = (folder.path() / "a" / "config.resolved.yaml").string();
+  run_expecting(0, {"validate", resolved});
+  CHECK(run_expecting(0, {"config", "show", resolved}).out == read_file(resolved));
+  run_expecting(0, {"train", resolved, "--output-dir", (folder.path() / "b").string()});
+}
+
+TEST_CASE("C1 row 23: what is wrong never ends with 0", "[config]") {
+  const TempDir folder;
+  const fs::path bad = folder.path() / "bad.yaml";
+  write_file(bad, "version: one\n");
+  run_expecting(3, {"validate", "missing.yaml"});
+  run_expecting(3, {"validate", bad.string()});
+  run_expecting(3, {"validate", bad.string(), data_file("tiny.yaml")});
+  run_expecting(2, {"validate", "--wrold-size", "2", bad.string()});
+  run_expecting(3, {"config", "show", bad.string()});
+  run_expecting(3, {"config", "diff", bad.string(), bad.string()});
+}
+
+TEST_CASE("bash completes commands, options, words, keys and files", "[completion]") {
+  const std::string script = run_expecting(0, {"completion", "bash"}).out;
+  CHECK(offers(bash_offers(script, {"colossal-train", ""}), "validate"));
+  CHECK(offers(bash_offers(script, {"colossal-train", "co"}), "completion"));
+  CHECK_FALSE(offers(bash_offers(script, {"colossal-train", "co"}), "train"));
+  CHECK(offers(bash_offers(script, {"colossal-train", "config", ""}), "explain"));
+  CHECK(offers(bash_offers(script, {"colossal-train", "train", "--n"}), "--nproc"));
+  CHECK(bash_offers(script, {"colossal-train", "train", "--nproc", ""}) ==
+        std::vector<std::string>{"auto"});
+  CHECK(offers(bash_offers(script, {"colossal-train", "plan", "x.yaml", "--format", "j"}), "json"));
+  CHECK(bash_offers(script, {"colossal-train", "train", "x", "--set", "optimizer.l"}) ==
+        std::vector<std::string>{"optimizer.lr="});
+  CHECK(
+      bash_offers(script, {"colossal-train", "train", "x", "--set", "scheduler.type", "=", "co"}) ==
+      std::vector<std::string>{"constant", "cosine"});
+  CHECK(offers(bash_offers(script, {"colossal-train", "config", "explain", "optimizer.b"}),
+               "optimizer.betas"));
+  CHECK(offers(bash_offers(script, {"colossal-train", "config", "init", "tiny"}), "tiny-cpu"));
+  CHECK(offers(bash_offers(script, {"colossal-train", "validate", kConfigs.string() + "/tiny-c"}),
+               (kConfigs / "tiny-cpu.yaml").string()));
+  CHECK(offers(bash_offers(script, {"colossal-train", "completion", "z"}), "zsh"));
+}
+
+TEST_CASE("zsh and fish accept their scripts", "[completion]") {
+  const std::string zsh = run_expecting(0, {"completion", "zsh"}).out;
+  const std::string fish = run_expecting(0, {"completion", "fish"}).out;
+  CHECK(zsh.starts_with("#compdef colossal-train\n"));
+  CHECK(count(zsh, "\"config:explain\") command=\"config explain\"") == 1);
+  CHECK(count(fish, "-n \"__colossal_train_command 'train'\" -l nproc -r -f -a 'auto'") == 1);
+  if (installed("zsh")) {
+    shell("zsh -f", "autoload -U compinit && compinit -D\n" + zsh + "\nwhich _colossal_train\n");
+  }
+  if (installed("fish")) {
+    CHECK(count(shell("fish", fish + "\ncomplete -C 'colossal-train config '\n"), "explain") >= 1);
+  }
+  run_expecting(2, {"completion", "tcsh"});
+}
+
+TEST_CASE("a program without its engine says what is missing", "[config]") {
+  const TempDir folder;
+  const std::string alone = (folder.path() / "colossal-train").string();
+  fs::copy_file(COLOSSAL_BINARY, alone);
+  const std::string said = shell("sh",
+                                 alone + " train x.yaml\n[ $? = 9 ] || exit 1\n" + alone +
+                                     " validate " + data_file("tiny.yaml") + "\n");
+  CHECK(count(said, "[engine-missing]") == 1);
+  CHECK(count(said, "tiny.yaml: ok") == 1);
+}
+
+TEST_CASE("validate does not load LibTorch and needs little time", "[config]") {
+  const std::string libraries = shell("sh", std::string("ldd ") + COLOSSAL_BINARY + "\n");
+  CHECK(count(libraries, "torch") == 0);
+  rusage before{};
+  rusage after{};
+  getrusage(RUSAGE_CHILDREN, &before);
+  constexpr int kRuns = 10;
+  for (int i = 0; i < kRuns; ++i) {
+    run_expecting(0, {"validate", (kConfigs / "tiny-cpu.yaml").string()});
+  }
+  getrusage(RUSAGE_CHILDREN, &after);
+  const auto seconds = [](const rusage& usage) {
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  CHECK((seconds(after) - seconds(before)) / kRuns < 0.05);  // computing time: waiting is not ours
+}
