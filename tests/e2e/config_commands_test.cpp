@@ -1,6 +1,7 @@
 // Do the commands that read configurations work as a whole: explain, diff, init, show, overlays,
 // JSON diagnostics, completion? And is the program quick for them?
 #include "e2e/program.hpp"
+#include "support/free_port.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 #include <sys/resource.h>
+#include <thread>
 
 using namespace colossal::test;
 namespace fs = std::filesystem;
@@ -200,6 +202,27 @@ TEST_CASE("the start time is one for all ranks, and secrets stay out of the run 
   const std::string again = (runs[0] / "config.resolved.yaml").string();
   run_expecting(0, {"validate", again}, secret);
   CHECK(count(run_expecting(3, {"validate", again}).out, "[interp-env]") == 1);
+}
+
+TEST_CASE("ranks of another launcher agree on the start time", "[config]") {
+  const TempDir folder;
+  const fs::path config = folder.path() / "timed.yaml";
+  write_file(config,
+             "extends: " + data_file("tiny.yaml") + "\ntrain: {steps: 9}\nrun:\n  output_dir: " +
+                 (folder.path() / "runs").string() + "/${run.time}\n");
+  const int port = free_port();
+  Program first({"train", config.string()}, torchrun_rank(0, 2, port));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // another second on the clock
+  Program second({"train", config.string()}, torchrun_rank(1, 2, port));
+  CHECK(first.wait().code == 0);
+  CHECK(second.wait().code == 0);
+  std::vector<std::string> runs;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "runs")) {
+    runs.push_back(entry.path().filename().string());
+  }
+  REQUIRE(runs.size() == 1);
+  CHECK_FALSE(runs[0].starts_with("0000"));
+  CHECK(records(folder.path() / "runs" / runs[0]).size() >= 1);
 }
 
 TEST_CASE("C1 row 4: a run directory's resolved file validates and trains", "[config]") {

@@ -147,3 +147,20 @@ TEST_CASE("every shipped configuration is legal, for the loader and the schema",
   }
   CHECK(files > 0);
 }
+
+TEST_CASE("every configuration in the README is legal, for the loader and the schema", "[config]") {
+  const ConfigSandbox box;
+  SchemaCheck schema;
+  const std::string text = read(fs::path(COLOSSAL_SOURCE_DIR) / "README.md");
+  const std::string open = "```yaml\n";
+  int snippets = 0;
+  for (std::size_t at = text.find(open); at != std::string::npos; at = text.find(open, at)) {
+    at += open.size();
+    const std::string snippet = text.substr(at, text.find("```", at) - at);
+    INFO(snippet);
+    CHECK(summary(box.load(snippet, options({}, 2))).empty());
+    CHECK(schema.accepts(snippet));
+    ++snippets;
+  }
+  CHECK(snippets > 0);
+}
