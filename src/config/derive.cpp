@@ -72,8 +72,21 @@ void fill_vocabulary(Config& config, Origins& origins, Report& report) {
   error.fix = "add `vocab_size: 256` to `model`, or a preset";
 }
 
-void fill_model(Config& config, Origins& origins, Report& report) {
+void require_sequence(const Config& config, const Origins& origins, Report& report) {
+  if (config.data.seq_length != 0) {
+    return;
+  }
+  Diagnostic& error = report.error("required",
+                                   "data.seq_length",
+                                   origins.place_for("data.seq_length"),
+                                   "data.seq_length is required");
+  error.why = "tokens per sample";
+  error.fix = "add `seq_length: 128` to `data`";
+}
+
+void fill_gpt(Config& config, Origins& origins, Report& report) {
   ModelConfig& model = config.model;
+  require_sequence(config, origins, report);
   fill_preset(config, origins);
   fill(model.num_kv_heads, model.num_heads, "model.num_kv_heads", "num_heads", origins);
   fill(model.ffn_hidden_size,
@@ -87,6 +100,15 @@ void fill_model(Config& config, Origins& origins, Report& report) {
        "data.seq_length",
        origins);
   fill_vocabulary(config, origins, report);
+}
+
+void fill_model(Config& config, Origins& origins, Report& report) {
+  switch (config.model.type) {
+    case ModelType::gpt:
+      return fill_gpt(config, origins, report);
+    case ModelType::mlp:  // a row is a sequence of one token
+      return fill(config.data.seq_length, 1, "data.seq_length", "model.type", origins);
+  }
 }
 
 void fill_run(Config& config, Origins& origins, const DeriveInput& input) {

@@ -49,23 +49,26 @@ void describe(Visitor& v, RunConfig& c) {
 }
 
 void describe(Visitor& v, ModelConfig& c) {
-  v.field("type", c.type, {.help = "model family", .required = true, .resume = kMustMatch});
-  v.field("preset", c.preset, {.help = "named size that fills num_layers, hidden_size, num_heads, vocab_size and max_seq_length", .words = preset_names()});
-  v.field("num_layers", c.num_layers, {.help = "transformer blocks", .range = kSize, .required = true, .unless = "preset", .resume = kMustMatch});
-  v.field("hidden_size", c.hidden_size, {.help = "width of the residual stream", .range = kSize, .required = true, .unless = "preset", .resume = kMustMatch});
-  v.field("num_heads", c.num_heads, {.help = "attention heads; must divide hidden_size", .range = kSize, .required = true, .unless = "preset", .resume = kMustMatch});
-  v.field("num_kv_heads", c.num_kv_heads, {.help = "key and value heads (grouped-query attention); must divide num_heads", .range = kSize, .derived = "num_heads", .resume = kMustMatch});
-  v.field("ffn_hidden_size", c.ffn_hidden_size, {.help = "width of the feed-forward layer", .range = between(1, 4e9), .derived = "4 * hidden_size", .resume = kMustMatch});
-  v.field("vocab_size", c.vocab_size, {.help = "number of token ids", .range = kSize, .derived = "size of the tokenizer", .auto_word = true, .resume = kMustMatch});
-  v.field("vocab_pad_multiple", c.vocab_pad_multiple, {.help = "embedding rows are padded to a multiple of this", .range = kSize});
-  v.field("max_seq_length", c.max_seq_length, {.help = "number of positions", .range = kSize, .derived = "data.seq_length", .resume = kMustMatch});
-  v.field("activation", c.activation, {.help = "non-linearity of the feed-forward layer", .resume = kMustMatch});
-  v.field("norm_eps", c.norm_eps, {.help = "epsilon of the normalisation layers", .range = above(0), .resume = kMustMatch});
-  v.field("dropout", c.dropout, {.help = "dropout after the embedding and on both residual branches", .range = kFraction, .resume = kNoted});
-  v.field("attention_dropout", c.attention_dropout, {.help = "dropout on attention probabilities", .range = kFraction, .resume = kNoted});
-  v.field("tie_embeddings", c.tie_embeddings, {.help = "output layer shares the embedding weights", .resume = kMustMatch});
-  v.field("attention", c.attention, {.help = "attention kernel; auto picks the fastest available"});
-  v.field("init_std", c.init_std, {.help = "standard deviation of initial weights; residual projections use init_std / sqrt(2 * num_layers)", .range = above(0)});
+  v.field("type", c.type, {.help = "model family: gpt, or mlp, a classifier of rows of features", .required = true, .resume = kMustMatch});
+  v.field("preset", c.preset, {.help = "named size that fills num_layers, hidden_size, num_heads, vocab_size and max_seq_length", .variant = "gpt", .words = preset_names()});
+  v.field("num_layers", c.num_layers, {.help = "transformer blocks", .range = kSize, .required = true, .unless = "preset", .variant = "gpt", .resume = kMustMatch});
+  v.field("hidden_size", c.hidden_size, {.help = "width of the residual stream", .range = kSize, .required = true, .unless = "preset", .variant = "gpt", .resume = kMustMatch});
+  v.field("num_heads", c.num_heads, {.help = "attention heads; must divide hidden_size", .range = kSize, .required = true, .unless = "preset", .variant = "gpt", .resume = kMustMatch});
+  v.field("num_kv_heads", c.num_kv_heads, {.help = "key and value heads (grouped-query attention); must divide num_heads", .range = kSize, .derived = "num_heads", .variant = "gpt", .resume = kMustMatch});
+  v.field("ffn_hidden_size", c.ffn_hidden_size, {.help = "width of the feed-forward layer", .range = between(1, 4e9), .derived = "4 * hidden_size", .variant = "gpt", .resume = kMustMatch});
+  v.field("vocab_size", c.vocab_size, {.help = "number of token ids", .range = kSize, .derived = "size of the tokenizer", .auto_word = true, .variant = "gpt", .resume = kMustMatch});
+  v.field("vocab_pad_multiple", c.vocab_pad_multiple, {.help = "embedding rows are padded to a multiple of this", .range = kSize, .variant = "gpt"});
+  v.field("max_seq_length", c.max_seq_length, {.help = "number of positions", .range = kSize, .derived = "data.seq_length", .variant = "gpt", .resume = kMustMatch});
+  v.field("activation", c.activation, {.help = "non-linearity of the feed-forward layer", .variant = "gpt", .resume = kMustMatch});
+  v.field("norm_eps", c.norm_eps, {.help = "epsilon of the normalisation layers", .range = above(0), .variant = "gpt", .resume = kMustMatch});
+  v.field("dropout", c.dropout, {.help = "dropout after the embedding and on both residual branches", .range = kFraction, .variant = "gpt", .resume = kNoted});
+  v.field("attention_dropout", c.attention_dropout, {.help = "dropout on attention probabilities", .range = kFraction, .variant = "gpt", .resume = kNoted});
+  v.field("tie_embeddings", c.tie_embeddings, {.help = "output layer shares the embedding weights", .variant = "gpt", .resume = kMustMatch});
+  v.field("attention", c.attention, {.help = "attention kernel; auto picks the fastest available", .variant = "gpt"});
+  v.field("init_std", c.init_std, {.help = "standard deviation of initial weights; residual projections of gpt use init_std / sqrt(2 * num_layers)", .range = above(0)});
+  v.field("layers", c.layers, {.help = "widths of the hidden layers", .range = kSize, .required = true, .variant = "mlp", .resume = kMustMatch});
+  v.field("in_features", c.in_features, {.help = "features of a row", .range = kSize, .required = true, .variant = "mlp", .resume = kMustMatch});
+  v.field("out_features", c.out_features, {.help = "classes", .range = between(2, 1e9), .required = true, .variant = "mlp", .resume = kMustMatch});
 }
 
 void describe(Visitor& v, TokenizerConfig& c) {
@@ -74,12 +77,12 @@ void describe(Visitor& v, TokenizerConfig& c) {
 }
 
 void describe(Visitor& v, DataConfig& c) {
-  v.field("type", c.type, {.help = "text: files of UTF-8 text; tokens: files of token ids, of Megatron-LM or llm.c; synthetic: generated token ids, no files", .required = true, .resume = kMustMatch});
+  v.field("type", c.type, {.help = "text: files of UTF-8 text; tokens: files of token ids, of Megatron-LM or llm.c; synthetic: generated token ids (for an mlp: features and classes), no files", .required = true, .resume = kMustMatch});
   v.field("train", c.train, {.help = "training files or globs, in order; an item may be {path, weight}: with any weight, samples are drawn from the items by weight (default 1)", .form = Form::path, .required = true, .variant = "text tokens"});
   v.field("eval", c.eval, {.help = "evaluation files or globs, in order", .form = Form::path, .variant = "text tokens"});
   v.field("format", c.format, {.help = "format of token files; auto: megatron if an .idx lies beside the file, else by magic number", .variant = "tokens"});
   v.optional_section("tokenizer", c.tokenizer, {.help = "how text becomes token ids", .required = true, .variant = "text", .resume = kMustMatch});
-  v.field("seq_length", c.seq_length, {.help = "tokens per sample", .form = Form::count, .range = kSize, .required = true, .resume = kMustMatch});
+  v.field("seq_length", c.seq_length, {.help = "tokens per sample; not for an mlp, whose samples are rows of features", .form = Form::count, .range = kSize, .derived = "1 for an mlp, else required", .resume = kMustMatch});
   v.field("packing", c.packing, {.help = "concat: all documents in a row, cut every seq_length tokens; greedy: several whole documents a sample; pad: one document a sample", .variant = "text tokens", .resume = kMustMatch});
   v.field("cross_document_attention", c.cross_document_attention, {.help = "false: tokens see their own document only, and positions start anew in each", .variant = "text tokens", .resume = kMustMatch});
   v.field("shuffle", c.shuffle, {.help = "visit training samples in an order given by seed and epoch", .resume = kNoted});

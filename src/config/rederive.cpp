@@ -15,8 +15,8 @@ class Forget : public PathVisitor {
 
  protected:
   void on_field(std::string_view key, const Slot& slot, const Spec& spec) override {
-    constexpr std::array<std::string_view, 3> kKept = {
-        "parallel.data", "train.global_batch_size", "train.micro_batch_size"};
+    constexpr std::array<std::string_view, 4> kKept = {
+        "data.seq_length", "parallel.data", "train.global_batch_size", "train.micro_batch_size"};
     const std::string path = path_of(key);
     if (!spec.derived.empty() && std::find(kKept.begin(), kKept.end(), path) == kKept.end()) {
       std::visit([](auto value) { unset(value); }, slot);
@@ -46,6 +46,9 @@ Config rederive(const Config& config) {
   open.parallel.data = 0;
   open.train.global_batch_size = 0;
   open.train.micro_batch_size = 0;
+  if (open.model.type != ModelType::mlp) {
+    open.data.seq_length = 0;
+  }
   return open;
 }
 

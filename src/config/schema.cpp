@@ -330,10 +330,13 @@ class SchemaWriter : public Visitor {
     if (!spec.required) {
       return;
     }
-    if (!spec.variant.empty()) {
-      level.needed_by[std::string(spec.variant)].push_back(name);
-    } else if (!spec.unless.empty()) {
-      level.needs["allOf"].push_back({{"anyOf", {non_null(spec.unless), non_null(key)}}});
+    const std::string variant(spec.variant);
+    if (!spec.unless.empty()) {
+      const Json either = {{"anyOf", {non_null(spec.unless), non_null(key)}}};
+      level.needs["allOf"].push_back(
+          variant.empty() ? either : Json{{"if", type_is(level, variant)}, {"then", either}});
+    } else if (!variant.empty()) {
+      level.needed_by[variant].push_back(name);
     } else {
       level.needs["required"].push_back(name);
     }

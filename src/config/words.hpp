@@ -15,7 +15,7 @@ inline constexpr std::array<std::string_view, 0> kWords{};
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<DeviceKind> = {"auto", "cpu"};
 template <>
-inline constexpr std::array<std::string_view, 1> kWords<ModelType> = {"gpt"};
+inline constexpr std::array<std::string_view, 2> kWords<ModelType> = {"gpt", "mlp"};
 template <>
 inline constexpr std::array<std::string_view, 4> kWords<ActivationKind> = {
     "gelu", "gelu_tanh", "relu", "swiglu"};

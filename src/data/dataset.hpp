@@ -24,7 +24,8 @@ class Dataset {
   /// The parts of [0, size) that are drawn by weight, in order; one part: all samples are equal.
   [[nodiscard]] virtual std::vector<SampleSource> sources() const { return {{size(), 1}}; }
   /// Samples `indices` as one batch: "tokens" [n,S] and "labels" [n,S] int64, labels already
-  /// shifted; an index of -1 gives a row without labels (padding of the last evaluation batch).
+  /// shifted (rows of features: "features" [n,1,F] fp32 and "labels" [n,1], the class); an index of
+  /// -1 gives a row without labels (padding of the last evaluation batch).
   [[nodiscard]] virtual Batch read(std::span<const std::int64_t> indices) const = 0;
   /// Identity of the content (files, sizes, hash), stored in checkpoints and compared on resume.
   /// What a tokenizer with files read has "+" and the tokenizer's fingerprint at its end.
@@ -45,9 +46,10 @@ enum class Split : std::uint8_t { train, eval };
 /// What a dataset factory gets.
 struct DatasetRequest {
   const DataConfig& data;
-  std::int64_t vocab_size = 0;
+  std::int64_t vocab_size = 0;  ///< token ids, or classes
   std::int64_t seed = 0;
   Split split = Split::train;
+  std::int64_t num_features = 0;  ///< of a row, for a model that reads rows; 0: it reads tokens
 };
 
 /// The items of data.train or data.eval.

@@ -5,6 +5,7 @@
 #include "core/hash.hpp"
 #include "data/detail/token_rows.hpp"
 #include "data/sampler.hpp"
+#include "data/synthetic_features.hpp"
 
 #include <fmt/format.h>
 
@@ -90,6 +91,9 @@ class SyntheticDataset : public Dataset {
 }  // namespace
 
 std::unique_ptr<Dataset> make_synthetic_dataset(const DatasetRequest& request) {
+  if (request.num_features > 0) {
+    return make_synthetic_features(request);
+  }
   return std::make_unique<SyntheticDataset>(request);
 }
 

@@ -2,6 +2,7 @@
 // heads, f feed-forward, v vocabulary.
 #include "models/gpt.hpp"
 
+#include "models/detail/parts.hpp"
 #include "nn/functions.hpp"
 
 #include <ATen/ops/arange.h>
@@ -13,43 +14,11 @@ namespace colossal {
 
 namespace {
 
-InitSpec normal(double std) {
-  return {InitSpec::Kind::normal, std};
-}
-
-/// Parameters of all these layers, in order; null layers have none.
-template <class... Layers>
-std::vector<Parameter*> parameters_of(const Layers&... layers) {
-  std::vector<Parameter*> all;
-  const auto append = [&](const auto& layer) {
-    if (layer != nullptr) {
-      const std::vector<Parameter*> some = layer->parameters();
-      all.insert(all.end(), some.begin(), some.end());
-    }
-  };
-  (append(layers), ...);
-  return all;
-}
-
-/// Bytes of parameters that are stored here (a tied one is stored at its owner).
-std::int64_t stored_bytes(const std::vector<Parameter*>& parameters, std::int64_t item_bytes) {
-  std::int64_t bytes = 0;
-  for (const Parameter* const parameter : parameters) {
-    const ParamSpec& spec = parameter->spec();
-    bytes += spec.tied_to.empty() ? numel(spec.padded) * item_bytes : 0;
-  }
-  return bytes;
-}
-
-std::int64_t item_bytes_of(const BoundarySpec& boundary) {
-  return static_cast<std::int64_t>(c10::elementSize(boundary.dtype));
-}
-
-Activation hidden_only(at::Tensor x_bsh) {
-  Activation out;
-  out.set("hidden", std::move(x_bsh));
-  return out;
-}
+using detail::hidden_only;
+using detail::item_bytes_of;
+using detail::normal;
+using detail::parameters_of;
+using detail::stored_bytes;
 
 /// tokens -> token row + position row, dropout.
 class EmbedBlock : public Block {

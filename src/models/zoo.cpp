@@ -2,11 +2,13 @@
 #include "models/zoo.hpp"
 
 #include "models/gpt.hpp"
+#include "models/mlp.hpp"
 
 namespace colossal {
 
 const Registry<ModelBuilder, const ModelConfig&>& zoo() {
-  static const Registry<ModelBuilder, const ModelConfig&> table("model.type", {{"gpt", make_gpt}});
+  static const Registry<ModelBuilder, const ModelConfig&> table(
+      "model.type", {{"gpt", make_gpt}, {"mlp", make_mlp}});
   return table;
 }
 

@@ -17,7 +17,7 @@ class ModelBuilder {
   [[nodiscard]] virtual ModelDef blocks(LayerFactory& layers) const = 0;
 };
 
-/// Table by model.type: gpt.
+/// Table by model.type: gpt, mlp.
 [[nodiscard]] const Registry<ModelBuilder, const ModelConfig&>& zoo();
 
 /// Parameters counted once (tied ones only at their owner), in elements of logical shapes.

@@ -29,6 +29,9 @@ class Activation {
   }
   /// Sum over this micro-batch's labelled tokens; defined only by the last block.
   at::Tensor loss_sum;
+  /// Labelled rows that were classified right; defined only by the last block of a classifier, in
+  /// evaluation.
+  at::Tensor num_correct;
 
  private:
   std::vector<std::pair<std::string, at::Tensor>> tensors_;

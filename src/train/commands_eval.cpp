@@ -71,7 +71,11 @@ std::string to_json_line(const EvalReport& report, const EvalInput& input) {
   json["checkpoint"] = input.checkpoint.string();
   json["step"] = input.state.step;
   json["loss"] = report.loss;
-  json["perplexity"] = std::exp(report.loss);
+  if (report.accuracy) {
+    json["accuracy"] = *report.accuracy;
+  } else {
+    json["perplexity"] = std::exp(report.loss);
+  }
   json["tokens"] = report.tokens;
   json["samples"] = report.samples;
   json["batches"] = report.num_batches;

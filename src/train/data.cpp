@@ -150,10 +150,12 @@ Config checked_elsewhere(Config config) {
 }
 
 std::unique_ptr<const Dataset> open_split(const Config& config, Split split) {
+  const bool rows = config.model.type == ModelType::mlp;
   return open_dataset({.data = config.data,
-                       .vocab_size = config.model.vocab_size,
+                       .vocab_size = rows ? config.model.out_features : config.model.vocab_size,
                        .seed = config.run.seed,
-                       .split = split});
+                       .split = split,
+                       .num_features = rows ? config.model.in_features : 0});
 }
 
 OpenedData open_data(const Config& config) {

@@ -23,20 +23,26 @@ EvalReport evaluate(BlockStage& stage,
                       config.micro_batch_size,
                       {mesh.index(data_axes()), mesh.size(data_axes())},
                       config.max_batches.value_or(0));
-  at::Tensor sums = at::zeros({2}, at::kDouble);  // exact for counts of tokens
+  at::Tensor sums = at::zeros({3}, at::kDouble);  // exact for counts
   auto* const loss = sums.mutable_data_ptr<double>();
   auto* const tokens = loss + 1;
+  auto* const correct = loss + 2;
+  bool classifies = false;
   for (std::int64_t k = 0; k < plan.num_batches(); ++k) {
     Batch batch = data.read(plan.indices(k));
     batch.training = false;
     batch.step = step;
-    *loss += stage.evaluate(batch).loss_sum.item<double>();
+    const Activation out = stage.evaluate(batch);
+    classifies = out.num_correct.defined();
+    *loss += out.loss_sum.item<double>();
+    *correct += classifies ? out.num_correct.item<double>() : 0;
     *tokens += at::ne(batch.at("labels"), kIgnoreLabel).sum().item<double>();
   }
   context.comm(data_axes()).all_reduce(sums).wait();
   check(*tokens > 0, ErrorKind::data, "no-labels", "the evaluation set has no labelled token");
   return {.step = step,
           .loss = *loss / *tokens,
+          .accuracy = classifies ? std::optional(*correct / *tokens) : std::nullopt,
           .tokens = static_cast<std::int64_t>(*tokens),
           .samples = plan.covered(),
           .set_samples = data.size(),

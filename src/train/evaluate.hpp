@@ -7,6 +7,7 @@
 #include "train/stage.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace colossal {
 
@@ -14,6 +15,7 @@ namespace colossal {
 struct EvalReport {
   std::int64_t step = 0;
   double loss = 0;
+  std::optional<double> accuracy = {};  ///< share classified right; only of a classifier
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
   std::int64_t set_samples = 0;  ///< in the whole set; eval.max_batches may leave some out

@@ -161,21 +161,26 @@ MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& repor
 }
 
 void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
-  const double perplexity = std::exp(report.loss);
+  const std::string quality = report.accuracy ? fmt::format("acc {:.2f}%", 100 * *report.accuracy)
+                                              : fmt::format("ppl {:.2f}", std::exp(report.loss));
   log::console(
-      fmt::format("{}  loss {:.4f}  ppl {:.2f}  {}  {:.1f} s",
+      fmt::format("{}  loss {:.4f}  {}  {}  {:.1f} s",
                   label("eval", fmt::format("step {}", report.step), trainer.parts().total_steps),
                   report.loss,
-                  perplexity,
+                  quality,
                   coverage(report),
                   report.seconds));
   MetricRecord json = event("eval", trainer, report.step);
   json.update({{"loss", report.loss},
-               {"ppl", perplexity},
                {"tokens", report.tokens},
                {"samples", report.samples},
                {"batches", report.num_batches},
                {"seconds", report.seconds}});
+  if (report.accuracy) {
+    json["accuracy"] = *report.accuracy;
+  } else {
+    json["ppl"] = std::exp(report.loss);
+  }
   write(json);
 }
 

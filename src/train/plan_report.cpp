@@ -38,10 +38,30 @@ StageCost stage_cost(const Config& config, std::span<const std::unique_ptr<Block
   return sum;
 }
 
-/// Prefetched micro-batches: tokens, labels and perhaps document starts of 8 bytes each.
+/// Prefetched micro-batches: labels of 8 bytes, tokens and perhaps document starts of 8 each, or
+/// features of 4 bytes.
 std::int64_t loader_bytes(const Config& config) {
   const std::int64_t fields = config.data.cross_document_attention ? 2 : 3;
-  return config.data.prefetch * config.train.micro_batch_size * config.data.seq_length * fields * 8;
+  const bool rows = config.model.type == ModelType::mlp;
+  const std::int64_t token_bytes = rows ? 8 + 4 * config.model.in_features : 8 * fields;
+  return config.data.prefetch * config.train.micro_batch_size * config.data.seq_length *
+         token_bytes;
+}
+
+void fill_model(PlanReport& plan, const ModelConfig& model) {
+  switch (model.type) {
+    case ModelType::gpt:
+      plan.unit = "tokens";
+      plan.vocab = model.vocab_size;
+      plan.padded_vocab = padded_vocab(model);
+      plan.model_note = fmt::format("vocab {} -> {}", plan.vocab, plan.padded_vocab);
+      return;
+    case ModelType::mlp:
+      plan.unit = "rows";
+      plan.model_note =
+          fmt::format("{} features -> {} classes", model.in_features, model.out_features);
+      return;
+  }
 }
 
 /// "lr 0.001: 5 steps of warm-up, then ...".
@@ -121,8 +141,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   plan.pipeline = first.size(Axis::pp);
   plan.sequence = first.size(Axis::sp);
   plan.tensor = first.size(axes({Axis::t0, Axis::t1, Axis::t2}));
-  plan.vocab = config.model.vocab_size;
-  plan.padded_vocab = padded_vocab(config.model);
+  fill_model(plan, config.model);
   plan.parameters = num_parameters(model.blocks);
   plan.flops_per_step = cost.flops * static_cast<double>(plan.accumulation * plan.data);
   plan.checkpoint_bytes = plan.parameters * item_bytes * (1 + num_states);

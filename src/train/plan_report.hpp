@@ -33,8 +33,10 @@ struct PlanReport {
   std::string steps_note;        ///< how a budget became whole steps; may be empty
   std::string schedule;          ///< the learning rate in words; empty while total_steps is unknown
   std::int64_t tokens_per_step = 0;
+  std::string unit;  ///< what a token is called: "tokens", "rows" of an mlp
   std::int64_t parameters = 0;
-  std::int64_t vocab = 0, padded_vocab = 0;
+  std::int64_t vocab = 0, padded_vocab = 0;      ///< 0: the model reads no tokens
+  std::string model_note;                        ///< "vocab 61 -> 64", "4 features -> 3 classes"
   std::int64_t num_chunks = 0, chunk_bytes = 0;  ///< largest chunk
   double flops_per_step = 0;
   std::int64_t comm_bytes_per_step = 0;  ///< payload handed to gradient reductions by one rank

@@ -20,11 +20,13 @@ std::string bytes_text(std::int64_t bytes) {
 std::string steps_line(const PlanReport& plan) {
   const std::string tokens = thousands(plan.tokens_per_step);
   if (plan.total_steps == 0) {
-    return fmt::format("steps     unknown until the data is read ({} tokens per step)\n", tokens);
+    return fmt::format(
+        "steps     unknown until the data is read ({} {} per step)\n", tokens, plan.unit);
   }
-  return fmt::format("steps     {}  ({} tokens, {} per step{}{})\n",
+  return fmt::format("steps     {}  ({} {}, {} per step{}{})\n",
                      thousands(plan.total_steps),
                      thousands(plan.total_steps * plan.tokens_per_step),
+                     plan.unit,
                      tokens,
                      plan.steps_note.empty() ? "" : "; ",
                      plan.steps_note);
@@ -90,10 +92,9 @@ std::string to_text(const PlanReport& plan) {
                       plan.accumulation);
   text += steps_line(plan);
   text += plan.schedule.empty() ? "" : fmt::format("schedule  {}\n", plan.schedule);
-  text += fmt::format("model     {} parameters (vocab {} -> {})\n",
+  text += fmt::format("model     {} parameters ({})\n",
                       human_count(static_cast<double>(plan.parameters)),
-                      plan.vocab,
-                      plan.padded_vocab);
+                      plan.model_note);
   text += work_line(plan);
   for (const std::string& line : plan.data_lines) {
     text += fmt::format("data      {}\n", line);

@@ -58,7 +58,10 @@ class ProgressHook : public Hook {
     step_ = trainer.state().step;
     summary_.loss = report.loss;
   }
-  void on_eval(Trainer&, const EvalReport& report) override { summary_.eval_loss = report.loss; }
+  void on_eval(Trainer&, const EvalReport& report) override {
+    summary_.eval_loss = report.loss;
+    summary_.eval_accuracy = report.accuracy;
+  }
 
  private:
   const LaunchOptions& launch_;

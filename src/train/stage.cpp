@@ -100,8 +100,8 @@ struct BlockStage::Impl {
 
   /// Boundary tensors of all blocks for this batch, recomputed only when its shape changes.
   void expect(const Batch& batch) {
-    const at::Tensor& tokens = batch.at("tokens");
-    const BatchShape now{.batch = tokens.size(0), .sequence = tokens.size(1)};
+    const at::Tensor& field = batch.fields.begin()->second;  // [B,S,...], as every field
+    const BatchShape now{.batch = field.size(0), .sequence = field.size(1)};
     if (!expected.empty() && now.batch == shape.batch && now.sequence == shape.sequence) {
       return;
     }

@@ -15,10 +15,11 @@ std::string metrics_text(const RunSummary& summary) {
     text = fmt::format("loss {:.4f}", *summary.loss);
   }
   if (summary.eval_loss) {
-    text += fmt::format("{}validation loss {:.4f} (perplexity {:.2f})",
-                        text.empty() ? "" : ", ",
-                        *summary.eval_loss,
-                        std::exp(*summary.eval_loss));
+    const std::string quality =
+        summary.eval_accuracy ? fmt::format("accuracy {:.2f}%", 100 * *summary.eval_accuracy)
+                              : fmt::format("perplexity {:.2f}", std::exp(*summary.eval_loss));
+    text += fmt::format(
+        "{}validation loss {:.4f} ({})", text.empty() ? "" : ", ", *summary.eval_loss, quality);
   }
   return text.empty() ? "none" : text;
 }
@@ -90,6 +91,9 @@ std::string to_json_line(const RunSummary& summary) {
   json["total_steps"] = summary.total_steps;
   json["loss"] = to_json(summary.loss);
   json["eval_loss"] = to_json(summary.eval_loss);
+  if (summary.eval_accuracy) {
+    json["eval_accuracy"] = *summary.eval_accuracy;
+  }
   json["seconds"] = summary.seconds;
   json["startup_seconds"] = summary.startup_seconds;
   json["hook_share"] = summary.hook_share;

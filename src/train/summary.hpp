@@ -13,11 +13,12 @@ struct RunSummary {
   std::string reason;  ///< "finished"
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
-  std::optional<double> loss;       ///< of the last step; unset if none ran
-  std::optional<double> eval_loss;  ///< of the last evaluation
-  double seconds = 0;               ///< process start to now
-  double startup_seconds = 0;       ///< process start to the first step
-  double hook_share = 0;            ///< of the loop's time
+  std::optional<double> loss;           ///< of the last step; unset if none ran
+  std::optional<double> eval_loss;      ///< of the last evaluation
+  std::optional<double> eval_accuracy;  ///< of the last evaluation of a classifier
+  double seconds = 0;                   ///< process start to now
+  double startup_seconds = 0;           ///< process start to the first step
+  double hook_share = 0;                ///< of the loop's time
   std::filesystem::path output_dir;
   std::filesystem::path checkpoint;  ///< newest; empty without one
   bool generates = false;            ///< the model continues text: `generate` works on it

@@ -67,6 +67,31 @@ TEST_CASE("every line of schedules-cpu.yaml can be moved out of its comment", "[
   CHECK(found == 16);
 }
 
+TEST_CASE("the classifier learns, resumes bit-equal and is evaluated on any layout", "[configs]") {
+  const TempDir folder;
+  const std::string file = (fs::path(COLOSSAL_SOURCE_DIR) / "configs" / "mlp-cpu.yaml").string();
+  const auto train = [&](const char* name, const Arguments& more) {
+    Arguments all = {"train", file, "--output-dir", (folder.path() / name).string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_expecting(0, all);
+  };
+  const Outcome whole = train("whole", {"--set", "checkpoint.every_steps=300"});
+  CHECK(last_line(whole).at("eval_accuracy").get<double>() > 0.9);
+  CHECK(count(whole.err, "acc ") >= 3);
+  CHECK(records(folder.path() / "whole", "eval").at(600).at("accuracy").get<double>() > 0.9);
+  train("half", {"--resume", (folder.path() / "whole/checkpoints/step-00000300").string()});
+  CHECK(records(folder.path() / "half").at(600).at("loss") ==
+        records(folder.path() / "whole").at(600).at("loss"));
+  for (const char* processes : {"1", "2"}) {
+    const Outcome outcome = run_expecting(
+        0, {"eval", "--checkpoint", (folder.path() / "whole").string(), "--nproc", processes});
+    CHECK(last_line(outcome).at("accuracy") == last_line(whole).at("eval_accuracy"));
+  }
+  const Outcome plan = run_expecting(0, {"plan", file});
+  CHECK(count(plan.out, "(4 features -> 3 classes)") == 1);
+  CHECK(count(plan.out, "128 per step") == 1);
+}
+
 TEST_CASE("the configuration of the README is the one that the figures belong to", "[configs]") {
   const fs::path file = fs::path(COLOSSAL_SOURCE_DIR) / "configs" / "gpt-kjv-cpu.yaml";
   const std::string shown = run_expecting(0, {"config", "show", file.string(), "--minimal"}).out;

@@ -46,7 +46,8 @@ std::vector<Row> rows(const std::filesystem::path& folder) {
           padded,
           single,
           adam,
-          sgd};
+          sgd,
+          {"mlp fp64", tiny_mlp()}};
 }
 
 void check_same_steps(const Trained& reference, const Trained& run, double tolerance) {

@@ -1,6 +1,7 @@
 // How does a test run a whole model without trainer and chunks?
 #pragma once
 
+#include "config/load.hpp"
 #include "mesh/context.hpp"
 #include "models/zoo.hpp"
 #include "nn/layers.hpp"
@@ -57,7 +58,7 @@ class LocalModel {
 
  private:
   static std::unique_ptr<ModelBuilder> make(const ModelConfig& model) {
-    return zoo().make("gpt", model);
+    return zoo().make(yaml_word(model.type), model);
   }
 
   ParallelContext context_;

@@ -1,4 +1,4 @@
-// Which models do tests train? GPTs of a few thousand parameters, complete without any file.
+// Which models do tests train? A few thousand parameters, complete without any file.
 #pragma once
 
 #include "config/config.hpp"
@@ -47,6 +47,19 @@ inline Config tiny_gpt() {
   config.parallel.data = 1;
   config.eval.micro_batch_size = 16;
   config.logging.every_steps = 1;
+  return config;
+}
+
+/// A resolved configuration of a classifier of synthetic rows in fp64, trained as tiny_gpt() is.
+inline Config tiny_mlp() {
+  Config config = tiny_gpt();
+  config.model = {};
+  config.model.type = ModelType::mlp;
+  config.model.in_features = 3;
+  config.model.layers = {12, 9};
+  config.model.out_features = 4;
+  config.model.init_std = 0.3;
+  config.data.seq_length = 1;
   return config;
 }
 

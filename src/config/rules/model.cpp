@@ -1,5 +1,6 @@
 // Do the sizes of the model fit each other and the data?
 #include "config/rules/rules.hpp"
+#include "config/words.hpp"
 
 #include <fmt/format.h>
 
@@ -69,15 +70,40 @@ void vocabulary_holds_tokenizer(const RuleInput& in) {
   error.fix = fmt::format("vocab_size: auto, or {} or more", needed);
 }
 
-constexpr std::array<Rule, 4> kRules = {heads_divide_hidden,
-                                        kv_heads_divide_heads,
-                                        sequence_fits_positions,
-                                        vocabulary_holds_tokenizer};
+void mlp_reads_rows(const RuleInput& in) {
+  const DataConfig& data = in.config.data;
+  if (data.type != DataType::synthetic) {
+    Diagnostic& error = in.error(
+        "model-data", "data.type", fmt::format("an mlp cannot read data.type {}", word(data.type)));
+    error.related.push_back(in.with("model.type"));
+    error.why = "it classifies rows of features, and only synthetic data has them";
+    error.fix = "data: {type: synthetic}";
+  }
+  if (data.seq_length != 1) {
+    Diagnostic& error = in.error(
+        "model-data", "data.seq_length", fmt::format("seq_length {} of an mlp", data.seq_length));
+    error.related.push_back(in.with("model.type"));
+    error.why = "its samples are single rows";
+    error.fix = "remove it";
+  }
+}
+
+constexpr std::array<Rule, 4> kGptRules = {heads_divide_hidden,
+                                           kv_heads_divide_heads,
+                                           sequence_fits_positions,
+                                           vocabulary_holds_tokenizer};
+constexpr std::array<Rule, 1> kMlpRules = {mlp_reads_rows};
 
 }  // namespace
 
-std::span<const Rule> model_rules() {
-  return kRules;
+std::span<const Rule> model_rules(ModelType type) {
+  switch (type) {
+    case ModelType::gpt:
+      return kGptRules;
+    case ModelType::mlp:
+      return kMlpRules;
+  }
+  return {};
 }
 
 }  // namespace colossal::detail

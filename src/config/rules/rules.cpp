@@ -59,7 +59,7 @@ std::optional<std::int64_t> RuleInput::steps() const {
 void check_rules(const RuleInput& input) {
   for (const auto& rules : {run_rules(),
                             mesh_rules(),
-                            model_rules(),
+                            model_rules(input.config.model.type),
                             data_rules(),
                             scheduler_rules(),
                             schedule_rules(),

@@ -44,8 +44,8 @@ using Rule = void (*)(const RuleInput&);
 [[nodiscard]] std::span<const Rule> run_rules();
 /// world-size.
 [[nodiscard]] std::span<const Rule> mesh_rules();
-/// heads-divisible, kv-heads-divisible, seq-too-long, vocab-too-small.
-[[nodiscard]] std::span<const Rule> model_rules();
+/// gpt: heads-divisible, kv-heads-divisible, seq-too-long, vocab-too-small; mlp: model-data.
+[[nodiscard]] std::span<const Rule> model_rules(ModelType type);
 /// data-weights, sequence-packing, unused-section.
 [[nodiscard]] std::span<const Rule> data_rules();
 /// warmup-too-long, warmup-required, milestones-order, never-runs, unused-section.

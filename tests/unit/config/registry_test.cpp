@@ -76,6 +76,13 @@ std::string base_for(const Key& key) {
                                                                     : kSynthetic;
   if (key.path == "data.tokenizer.path") {
     base.replace(base.find("byte"), 4, "bpe, path: gpt2");
+  } else if (key.spec.variant == "mlp") {
+    base =
+        "version: 1\n"
+        "model: {type: mlp, in_features: 4, layers: [8], out_features: 3}\n"
+        "data: {type: synthetic}\n"
+        "train: {steps: 50, micro_batch_size: 4}\n"
+        "optimizer: {type: adamw, lr: 1e-3}\n";
   }
   base.insert(base.rfind('}'), ", groups: [{match: x}]");
   const std::string type = key.spec.variant.empty() ? "cosine" : first_word(key.spec.variant);

@@ -69,6 +69,9 @@ TEST_CASE("written configurations read back the same (marian 402)", "[config]") 
 const std::set<std::string> kOfOtherTypes = {"data.num_samples",
                                              "data.format",
                                              "data.validate",
+                                             "model.layers",
+                                             "model.in_features",
+                                             "model.out_features",
                                              "optimizer.momentum",
                                              "optimizer.nesterov",
                                              "scheduler.power",
@@ -87,8 +90,12 @@ TEST_CASE("the full file says something about every key", "[config]") {
     const std::string key = path.substr(path.rfind('.') + 1);
     INFO(path);
     const bool other_variant = kOfOtherTypes.contains(path);
-    CHECK((yaml.find(key + ": ") != std::string::npos ||
-           yaml.find(key + ":\n") != std::string::npos) != other_variant);
+    if (other_variant) {
+      CHECK(yaml.find(" " + key + ":") == std::string::npos);
+    } else {
+      CHECK((yaml.find(key + ": ") != std::string::npos ||
+             yaml.find(key + ":\n") != std::string::npos));
+    }
   }
 }
 
