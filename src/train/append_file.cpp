@@ -13,32 +13,26 @@ namespace colossal {
 
 AppendFile::AppendFile(std::filesystem::path path) : path_(std::move(path)) {}
 
-AppendFile::~AppendFile() {
-  if (file_ >= 0) {
-    ::close(file_);
-  }
-}
-
 void AppendFile::append(std::string_view record) {
-  if (file_ < 0) {
+  if (file_.get() < 0) {
     open();
-    if (file_ < 0) {
+    if (file_.get() < 0) {
       lose(errno);
       return;
     }
   }
-  const off_t before = ::lseek(file_, 0, SEEK_END);
-  const ssize_t written = ::write(file_, record.data(), record.size());
+  const off_t before = ::lseek(file_.get(), 0, SEEK_END);
+  const ssize_t written = ::write(file_.get(), record.data(), record.size());
   if (written != static_cast<ssize_t>(record.size())) {
     lose(written < 0 ? errno : ENOSPC);  // a short write sets no errno
-    static_cast<void>(::ftruncate(file_, before));
+    static_cast<void>(::ftruncate(file_.get(), before));
   }
 }
 
 void AppendFile::open() {
   std::error_code ignored;  // a folder that cannot be made shows in open()
   std::filesystem::create_directories(path_.parent_path(), ignored);
-  file_ = ::open(path_.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
+  file_ = Descriptor(::open(path_.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644));
 }
 
 void AppendFile::lose(int error) const {

@@ -1,6 +1,8 @@
 // How does a log of records grow while a run goes on?
 #pragma once
 
+#include "core/system.hpp"
+
 #include <filesystem>
 #include <string_view>
 
@@ -13,9 +15,6 @@ class AppendFile {
  public:
   /// Opened by the first append(); created then if need be, folder included.
   explicit AppendFile(std::filesystem::path path);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
 
   /// Where the records go.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
@@ -27,7 +26,7 @@ class AppendFile {
   void lose(int error) const;
 
   std::filesystem::path path_;
-  int file_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace colossal

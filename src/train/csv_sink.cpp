@@ -1,17 +1,16 @@
 // How do records become rows, and what happens to rows of lost work?
 #include "train/csv_sink.hpp"
 
+#include "core/system.hpp"
 #include "train/run_dir.hpp"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ranges>
-#include <sstream>
 #include <vector>
 
 namespace colossal {
@@ -63,13 +62,6 @@ std::optional<std::int64_t> step_of(const std::vector<std::string_view>& cells) 
                                                                   : std::nullopt;
 }
 
-std::string read_all(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 }  // namespace
 
 std::string csv_header() {
@@ -114,7 +106,7 @@ std::string csv_continued(std::string_view table, std::int64_t step) {
 CsvSink::CsvSink(RunDir& run_dir) : run_dir_(run_dir), file_(run_dir.path() / kName) {}
 
 void CsvSink::begin(std::int64_t step) {
-  run_dir_.update(kName, csv_continued(read_all(file_.path()), step));
+  run_dir_.update(kName, csv_continued(read_text(file_.path()), step));
 }
 
 void CsvSink::write(const MetricRecord& record) {

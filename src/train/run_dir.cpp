@@ -130,23 +130,6 @@ std::int64_t last_attempt(const fs::path& folder) {
   return status.is_object() ? status.value("attempt", std::int64_t{0}) : 0;
 }
 
-/// Cuts a partial last line that a killed run left: it never was a record.
-void drop_partial_line(const fs::path& file) {
-  std::error_code ignored;
-  const auto size = fs::file_size(file, ignored);
-  if (ignored || size == 0) {
-    return;
-  }
-  const std::string text = read_text(file);
-  const std::size_t end = text.rfind('\n');
-  const std::size_t whole = end == std::string::npos ? 0 : end + 1;
-  if (whole == text.size()) {
-    return;
-  }
-  fs::resize_file(file, whole, ignored);
-  log::info("[run] {}: dropped a partial last line of {} bytes", file.string(), size - whole);
-}
-
 bool looks_like_a_run(const fs::path& folder) {
   return fs::exists(folder / "config.resolved.yaml") || fs::exists(folder / "checkpoints") ||
          fs::exists(folder / "run.lock");
@@ -231,24 +214,6 @@ void RunDir::update(const std::string& name, const std::string& text) const {
     write(name, text);
   } catch (const Error& error) {
     log::warn("[run] {} keeps its old content: {}", name, error.what());
-  }
-}
-
-void RunDir::append_metrics(const std::string& json_line) {
-  const fs::path file = path_ / "metrics.jsonl";
-  if (metrics_.get() < 0) {
-    drop_partial_line(file);
-    metrics_ = Descriptor(::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644));
-    if (metrics_.get() < 0) {
-      log::warn("[run] {}: a record is lost: {}", file.string(), cause_of(errno));
-      return;
-    }
-  }
-  const std::string line = json_line + "\n";  // one write call: a reader never sees half a record
-  const off_t before = ::lseek(metrics_.get(), 0, SEEK_END);
-  if (::write(metrics_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    log::warn("[run] {}: a record is lost: {}", file.string(), cause_of(errno));
-    static_cast<void>(::ftruncate(metrics_.get(), before));
   }
 }
 

@@ -12,8 +12,7 @@
 
 namespace colossal {
 
-/// Owner of runs/NAME on rank 0: lock, config copies, plan.json, env.json, status.json,
-/// metrics.jsonl.
+/// Owner of runs/NAME on rank 0: lock, config copies, plan.json, env.json, status.json.
 class RunDir {
  public:
   /// Creates the folder if needed and takes run.lock (waits up to 5 s for a dying predecessor).
@@ -42,17 +41,12 @@ class RunDir {
   void write(const std::string& name, const std::string& text) const;
   /// As write(), but a failure is only logged: a full disk must not end a run that can go on.
   void update(const std::string& name, const std::string& text) const;
-  /// Appends one JSON object as a line to metrics.jsonl in one write call. A partial last line of a
-  /// killed run is dropped before the first one. A failure is only logged, and leaves no partial
-  /// line.
-  void append_metrics(const std::string& json_line);
 
  private:
   RunDir(std::filesystem::path path, Descriptor lock);
   std::filesystem::path path_;
   Descriptor lock_;  ///< closing it drops the lock
   std::int64_t attempt_ = 1;
-  Descriptor metrics_;
   mutable std::mutex writing_;  ///< the thread that takes signals writes status.json too
 };
 

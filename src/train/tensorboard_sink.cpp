@@ -3,13 +3,13 @@
 
 #include "core/hash.hpp"
 #include "core/system.hpp"
+#include "train/environment.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -80,16 +80,10 @@ std::uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc32c(std::as_bytes(std::span(bytes))), 15) + 0xA282EAD8U;
 }
 
-std::int64_t seconds_now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 /// Seconds in the name of the new file. TensorBoard reads files by name: a start within the same
 /// second, or after the clock was set back, must not come before what it follows.
 std::int64_t stamp(const std::filesystem::path& folder) {
-  std::int64_t stamp = seconds_now();
+  auto stamp = static_cast<std::int64_t>(unix_time());
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
     const std::string name = entry.path().filename().string();
@@ -128,7 +122,7 @@ std::string tfrecord(std::string_view payload) {
 
 EventFile::EventFile(const std::filesystem::path& folder, std::int64_t first_step)
     : file_(new_name(folder)) {
-  const auto now = static_cast<double>(seconds_now());
+  const double now = unix_time();
   MessageBuilder version;
   version.real(kEventWallTime, now);
   version.bytes(kEventFileVersion, "brain.Event:2");

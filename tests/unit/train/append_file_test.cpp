@@ -2,12 +2,11 @@
 #include "train/append_file.hpp"
 
 #include "core/log.hpp"
+#include "core/system.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
 #include <csignal>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <sys/resource.h>
 
@@ -15,13 +14,6 @@ using namespace colossal;        // NOLINT(google-build-using-namespace): a test
 using namespace colossal::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
-
-std::string content(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 /// A disk that is full after `bytes` of any file, while this lives.
 class SmallDisk {
@@ -52,11 +44,11 @@ TEST_CASE("records are added behind what is there, in folders made for them", "[
     AppendFile file(path);
     CHECK_FALSE(std::filesystem::exists(path));  // nothing before the first record
     file.append("one\n");
-    CHECK(content(path) == "one\n");
+    CHECK(read_text(path) == "one\n");
     file.append("two\n");
   }
   AppendFile(path).append("three\n");
-  CHECK(content(path) == "one\ntwo\nthree\n");
+  CHECK(read_text(path) == "one\ntwo\nthree\n");
 }
 
 TEST_CASE("a record that does not fit leaves nothing, later ones go on", "[append_file]") {
@@ -67,11 +59,11 @@ TEST_CASE("a record that does not fit leaves nothing, later ones go on", "[appen
     log::configure({.level = log::Level::info, .rank = 0, .folder = {}});
     const SmallDisk disk(1000);
     file.append(std::string(600, 'b'));  // 400 bytes of it fit
-    CHECK(content(file.path()) == std::string(600, 'a'));
+    CHECK(read_text(file.path()) == std::string(600, 'a'));
     file.append("c");
   }
   file.append("d");
-  CHECK(content(file.path()) == std::string(600, 'a') + "cd");
+  CHECK(read_text(file.path()) == std::string(600, 'a') + "cd");
 }
 
 TEST_CASE("a full device and a folder in the way do not throw", "[append_file]") {
@@ -80,7 +72,7 @@ TEST_CASE("a full device and a folder in the way do not throw", "[append_file]")
   AppendFile("/dev/full").append("lost");
   AppendFile(folder.path()).append("lost");
   log::flush();
-  const std::string log = content(folder.path() / "logs" / "train.log");
+  const std::string log = read_text(folder.path() / "logs" / "train.log");
   log::configure({.level = log::Level::info, .rank = 0, .folder = {}});
   CHECK(log.find("/dev/full: a record is lost: No space left on device") != std::string::npos);
   CHECK(log.find("a record is lost: Is a directory") != std::string::npos);

@@ -1,12 +1,12 @@
 // Is metrics.csv a whole table, and does a resumed run leave no rows of lost work in it?
 #include "train/csv_sink.hpp"
 
+#include "core/system.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 #include "train/run_dir.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -124,8 +124,6 @@ TEST_CASE("the sink continues its own file", "[csv]") {
   CsvSink sink(*run_dir);
   sink.begin(1);
   sink.write(record("train", 2, 2.5));
-  std::ifstream in(folder.path() / "metrics.csv");
-  std::ostringstream text;
-  text << in.rdbuf();
-  CHECK(text.str() == table({record("train", 1, 3), record("train", 2, 2.5)}));
+  CHECK(read_text(folder.path() / "metrics.csv") ==
+        table({record("train", 1, 3), record("train", 2, 2.5)}));
 }

@@ -2,6 +2,7 @@
 #include "train/profiler.hpp"
 
 #include "core/log.hpp"
+#include "core/system.hpp"
 #include "core/trace.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
@@ -12,7 +13,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -42,8 +42,7 @@ std::vector<StepReport> run(const Config& config, const RunState& state = {}) {
 Json trace_of(const std::filesystem::path& folder, std::int64_t start) {
   const auto file = folder / "profile" / fmt::format("step-{:08}-rank-0000.json", start);
   REQUIRE(std::filesystem::exists(file));
-  std::ifstream in(file);
-  return Json::parse(in);
+  return Json::parse(read_text(file));
 }
 
 /// Number of complete events of a category.
@@ -109,8 +108,7 @@ TEST_CASE("without a trace there is only the table", "[profiler]") {
   log::configure({.level = log::Level::info, .rank = 0, .folder = folder.path() / "logs"});
   run(config);
   log::flush();
-  std::ifstream in(folder.path() / "logs" / "train.log");
-  const std::string log((std::istreambuf_iterator<char>(in)), {});
+  const std::string log = read_text(folder.path() / "logs" / "train.log");
   log::configure({.level = log::Level::info, .rank = 0, .folder = {}});
   CHECK(log.find("profile   steps 1 to 1: ") != std::string::npos);
   CHECK(log.find("backward") != std::string::npos);

@@ -54,22 +54,10 @@ TEST_CASE("files are replaced as a whole", "[run_dir]") {
   CHECK(files == 2);  // plan.json and run.lock
 }
 
-TEST_CASE("metrics keep whole lines and lose a partial one", "[run_dir]") {
-  const TempDir folder;
-  const fs::path metrics = folder.path() / "metrics.jsonl";
-  write_text(metrics, "{\"step\":1}\n{\"st");
-  const auto run = RunDir::open(folder.path(), 0);
-  run->append_metrics("{\"step\":2}");
-  run->append_metrics("{\"step\":3}");
-  CHECK(read_text(metrics) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
-}
-
 TEST_CASE("what cannot be logged does not throw, what cannot be stored does", "[run_dir]") {
   const TempDir folder;
   const auto run = RunDir::open(folder.path(), 0);
-  fs::create_directories(folder.path() / "metrics.jsonl");
   fs::create_directories(folder.path() / "status.json" / "full");
-  run->append_metrics("{}");
   run->update("status.json", "{}");
   CHECK(id_of([&] { run->write("status.json", "{}"); }) == "output-not-writable");
 }

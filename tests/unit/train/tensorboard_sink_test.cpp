@@ -1,6 +1,7 @@
 // Are event files what TensorBoard's own writer would have written?
 #include "train/tensorboard_sink.hpp"
 
+#include "core/system.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
@@ -12,7 +13,6 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -22,13 +22,6 @@ using namespace colossal::test;  // NOLINT(google-build-using-namespace)
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string content(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 std::string hex(const std::string& bytes) {
   std::string text;
@@ -76,11 +69,11 @@ TEST_CASE("an event has the bytes that the tensorboard package 2.21 writes", "[t
   const TempDir folder;
   EventFile file(folder.path(), 0);
   const fs::path path = event_files(folder.path()).at(0);
-  const std::string before = content(path);
+  const std::string before = read_text(path);
   const std::vector<Scalar> scalars = {{"train/loss", 2.5F}, {"train/lr", 0.001F}};
   file.write(1764288000.25, 300, scalars);
   CHECK(
-      hex(content(path).substr(before.size())) ==
+      hex(read_text(path).substr(before.size())) ==
       "3200000000000000241956ec0900001080394ada4110ac022a240a110a0a747261696e2f6c6f737315000020400a"
       "0f0a08747261696e2f6c72156f12833a11f7e071");
 }
@@ -88,7 +81,7 @@ TEST_CASE("an event has the bytes that the tensorboard package 2.21 writes", "[t
 TEST_CASE("an event file starts with its version and the step it goes on from", "[tensorboard]") {
   const TempDir folder;
   const EventFile file(folder.path(), 300);
-  const std::vector<std::string> events = payloads(content(event_files(folder.path()).at(0)));
+  const std::vector<std::string> events = payloads(read_text(event_files(folder.path()).at(0)));
   REQUIRE(events.size() == 2);
   CHECK(events[0].substr(9) ==
         "\x1a\x0d"
@@ -104,7 +97,7 @@ TEST_CASE("files of one second, and after a clock set back, are read in order", 
     const EventFile file(folder.path(), step);
     const std::vector<fs::path> files = event_files(folder.path());
     REQUIRE(files.size() == static_cast<std::size_t>(step) + 1);
-    CHECK(hex(payloads(content(files.back())).at(1))
+    CHECK(hex(payloads(read_text(files.back())).at(1))
               .ends_with(fmt::format("10{:02x}3a020801", step)));
   }
 }
@@ -133,11 +126,11 @@ TEST_CASE("the sink starts after the checkpoint's step and writes at once", "[te
   TensorboardSink sink(folder.path() / "tensorboard");
   sink.begin(4);
   const fs::path path = event_files(folder.path() / "tensorboard").at(0);
-  CHECK(hex(payloads(content(path)).at(1)).ends_with("10053a020801"));
+  CHECK(hex(payloads(read_text(path)).at(1)).ends_with("10053a020801"));
   sink.write(train_record(5, 2.5));
-  CHECK(payloads(content(path)).size() == 3);  // without closing the file
+  CHECK(payloads(read_text(path)).size() == 3);  // without closing the file
   sink.write({{"t", 1.0}, {"attempt", 2}, {"kind", "resume"}, {"step", 4}});
-  CHECK(payloads(content(path)).size() == 3);
+  CHECK(payloads(read_text(path)).size() == 3);
 }
 
 TEST_CASE("a folder that cannot be written ends nothing", "[tensorboard]") {
@@ -146,5 +139,5 @@ TEST_CASE("a folder that cannot be written ends nothing", "[tensorboard]") {
   TensorboardSink sink(folder.path() / "tensorboard");
   CHECK_NOTHROW(sink.begin(0));
   CHECK_NOTHROW(sink.write(train_record(1, 2.5)));
-  CHECK(content(folder.path() / "tensorboard") == "a file where a folder should be");
+  CHECK(read_text(folder.path() / "tensorboard") == "a file where a folder should be");
 }
