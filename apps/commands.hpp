@@ -20,5 +20,7 @@ void add_checkpoint_commands(CommandLine& line);
 void add_dataset_commands(CommandLine& line);
 /// completion: of all commands that `line` has when it runs.
 void add_completion(CommandLine& line);
+/// doctor.
+void add_machine_commands(CommandLine& line);
 
 }  // namespace colossal

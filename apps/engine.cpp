@@ -15,6 +15,7 @@ void define(CommandLine& line) {
   add_config_commands(line, check_data);
   add_checkpoint_commands(line);
   add_dataset_commands(line);
+  add_machine_commands(line);
   add_completion(line);
 }
 

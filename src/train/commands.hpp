@@ -53,6 +53,13 @@ struct EvalOptions {
   std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc
 };
 
+/// Command line of `doctor`.
+struct DoctorOptions {
+  std::optional<std::string> nproc;  ///< processes of the network test; unset: 2
+  bool json = false;
+  std::optional<std::string> probe;  ///< this is one of those processes: where rank 0 reports
+};
+
 /// Trains or continues a run; the last line of stdout is a JSON summary. Each command returns the
 /// process exit code and writes results to stdout, everything else to stderr. Errors: all kinds.
 int run_train(const TrainOptions& options);
@@ -63,6 +70,10 @@ int run_eval(const EvalOptions& options);
 /// Opens and checks the data of a valid configuration for `validate --data`, prints what they are
 /// and returns the exit code; `json`: only diagnostics, as JSON lines. Errors: data.
 int check_data(const Loaded& loaded, bool json);
+
+/// Prints findings about this machine; exit code 9 if a run would fail on it. Errors: usage
+/// "bad-nproc".
+int run_doctor(const DoctorOptions& options);
 
 /// "0.1.0+<git revision or 'unknown'>": part of checkpoints, env.json and the group check.
 std::string build_id();

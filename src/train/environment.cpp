@@ -33,6 +33,8 @@ constexpr std::array kVariables = {"RANK",
                                    "MKL_NUM_THREADS",
                                    "GLOO_SOCKET_IFNAME",
                                    "CUDA_VISIBLE_DEVICES",
+                                   "LD_LIBRARY_PATH",
+                                   "LD_PRELOAD",
                                    "SLURM_JOB_ID",
                                    "COLOSSAL_FAULT"};
 
@@ -72,8 +74,22 @@ double seconds_since_process_start(const LaunchOptions& launch) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 - start;
 }
 
+std::string utc_time(std::int64_t unix_seconds) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time_t{unix_seconds}));
+}
+
 std::string utc_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  return utc_time(std::time(nullptr));
+}
+
+std::map<std::string, std::string> environment_variables() {
+  std::map<std::string, std::string> variables;
+  for (const char* name : kVariables) {
+    if (const char* value = std::getenv(name)) {  // NOLINT(concurrency-mt-unsafe): never set here
+      variables[name] = value;
+    }
+  }
+  return variables;
 }
 
 std::string environment_json(const LaunchOptions& launch,
@@ -91,13 +107,7 @@ std::string environment_json(const LaunchOptions& launch,
   json["launch"] = launch.mode;
   json["world_size"] = launch.world_size;
   json["started"] = utc_now();
-  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
-  for (const char* name : kVariables) {
-    if (const char* value = std::getenv(name)) {  // NOLINT(concurrency-mt-unsafe): never set here
-      variables[name] = value;
-    }
-  }
-  json["environment"] = variables;
+  json["environment"] = environment_variables();
   return json.dump(2) + "\n";
 }
 

@@ -3,6 +3,8 @@
 
 #include "comm/world.hpp"
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,8 +17,14 @@ namespace colossal {
 /// `--nproc` spawned, since its launcher was. Negative if the system does not tell.
 [[nodiscard]] double seconds_since_process_start(const LaunchOptions& launch);
 
-/// UTC time now, "2026-11-28T12:00:00Z".
+/// Seconds since 1970 as UTC time, "2026-11-28T12:00:00Z".
+[[nodiscard]] std::string utc_time(std::int64_t unix_seconds);
+
+/// UTC time now, in the same form.
 [[nodiscard]] std::string utc_now();
+
+/// The variables that change what a run does or where, those that are set.
+[[nodiscard]] std::map<std::string, std::string> environment_variables();
 
 /// env.json: versions, build id, command line, host, processors, selected environment variables.
 [[nodiscard]] std::string environment_json(const LaunchOptions& launch,
