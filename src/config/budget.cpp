@@ -39,7 +39,9 @@ std::int64_t total_steps(const Config& config, std::int64_t train_samples) {
         "total_steps needs the size of the training set for train.epochs");
   const double steps_per_epoch =  // exact where an epoch has whole batches only
       static_cast<double>(train_samples) / static_cast<double>(train.global_batch_size);
-  return static_cast<std::int64_t>(std::ceil(*train.epochs * steps_per_epoch));
+  // 1.1 epochs of 50 steps are 55 steps, although the product of the doubles is above 55.
+  constexpr double kRounding = 1e-9;
+  return static_cast<std::int64_t>(std::ceil(*train.epochs * steps_per_epoch * (1 - kRounding)));
 }
 
 std::int64_t warmup_steps(const SchedulerConfig& scheduler, std::int64_t total_steps) {

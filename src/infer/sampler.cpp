@@ -89,7 +89,7 @@ void check_finite(std::span<const double> logits, const DrawKey& key) {
       "(did training diverge?)",
       bad - logits.begin(),
       key.position,
-      key.request);
+      key.request + 1);
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ fs::path RunDir::move_aside(const fs::path& folder) {
 }
 
 std::unique_ptr<RunDir> RunDir::take_over(const fs::path& folder) {
-  Descriptor lock(::open((folder / "run.lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  Descriptor lock(::open((folder / "run.lock").c_str(), O_RDWR | O_CLOEXEC));
   if (lock.get() < 0 || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     return nullptr;
   }

@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 using namespace colossal;
 using namespace colossal::test;
@@ -122,6 +123,20 @@ TEST_CASE("a budget needs a batch size", "[config]") {
   } catch (const Error& error) {
     CHECK(error.id() == "unknown-batch");
     CHECK(error.kind() == ErrorKind::internal);
+  }
+}
+
+TEST_CASE("a part of an epoch is not rounded up by the arithmetic of doubles", "[config]") {
+  Config config;
+  config.train.global_batch_size = 4;
+  for (const auto& [epochs, samples, steps] : {std::tuple{1.1, 200, 55},
+                                               std::tuple{1.1, 400, 110},
+                                               std::tuple{0.55, 400, 55},
+                                               std::tuple{0.551, 400, 56},
+                                               std::tuple{3.0, 400, 300}}) {
+    config.train.epochs = epochs;
+    INFO(epochs << " epochs of " << samples << " samples");
+    CHECK(total_steps(config, samples) == steps);
   }
 }
 

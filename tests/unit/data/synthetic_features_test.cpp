@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "support/catch.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 
 #include <algorithm>
