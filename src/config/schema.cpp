@@ -369,7 +369,10 @@ class SchemaWriter : public Visitor {
       for (const std::string& key : keys) {
         refused[key] = {{"type", "null"}};
       }
-      const Json own = {{"anyOf", {one_of_words(words), {{"type", "string"}, {"pattern", kUse}}}}};
+      Json own = {{"anyOf", {one_of_words(words), {{"type", "string"}, {"pattern", kUse}}}}};
+      if (among_words(level.default_type, words)) {
+        own["anyOf"].push_back({{"type", "null"}});
+      }
       Json other = {{"properties", {{"type", {{"not", own}}}}}, {"required", {"type"}}};
       if (!level.default_type.empty() && !among_words(level.default_type, words)) {
         other = {{"not", {{"properties", {{"type", own}}}, {"required", {"type"}}}}};
