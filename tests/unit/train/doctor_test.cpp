@@ -206,6 +206,7 @@ TEST_CASE("the network is judged by what its processes measured", "[doctor]") {
   CHECK(judge_network(2, 0, to_json(wrong)).verdict == Verdict::fail);
   CHECK(judge_network(2, 8, to_json(test)).detail.find("exit code 8") != std::string::npos);
   CHECK(judge_network(2, 0, "").verdict == Verdict::fail);
+  CHECK(judge_network(1, 0, to_json(test)).detail.find("GB/s") == std::string::npos);
   CHECK(judge_network(2, 0, "half a {").verdict == Verdict::fail);
 }
 
