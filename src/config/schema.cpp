@@ -369,12 +369,11 @@ class SchemaWriter : public Visitor {
       for (const std::string& key : keys) {
         refused[key] = {{"type", "null"}};
       }
-      Json own = {{"anyOf", {one_of_words(words), {{"type", "string"}, {"pattern", kUse}}}}};
-      if (among_words(level.default_type, words)) {
-        own["anyOf"].push_back({{"type", "null"}});
-      }
+      const Json own = {{"anyOf", {one_of_words(words), {{"type", "string"}, {"pattern", kUse}}}}};
       Json other = {{"properties", {{"type", {{"not", own}}}}}, {"required", {"type"}}};
-      if (!level.default_type.empty() && !among_words(level.default_type, words)) {
+      if (among_words(level.default_type, words)) {
+        other["properties"]["type"]["not"]["anyOf"].push_back({{"type", "null"}});
+      } else if (!level.default_type.empty()) {
         other = {{"not", {{"properties", {{"type", own}}}, {"required", {"type"}}}}};
       }
       level.schema["allOf"].push_back({{"if", other}, {"then", {{"properties", refused}}}});

@@ -182,7 +182,10 @@ fs::path RunDir::move_aside(const fs::path& folder) {
 }
 
 std::unique_ptr<RunDir> RunDir::take_over(const fs::path& folder) {
-  Descriptor lock(::open((folder / "run.lock").c_str(), O_RDWR | O_CLOEXEC));
+  std::error_code error;
+  const bool empty = fs::is_empty(folder, error) && !error;  // no start has come far enough yet
+  const int create = empty ? O_CREAT : 0;
+  Descriptor lock(::open((folder / "run.lock").c_str(), create | O_RDWR | O_CLOEXEC, 0644));
   if (lock.get() < 0 || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     return nullptr;
   }

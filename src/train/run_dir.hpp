@@ -25,8 +25,8 @@ class RunDir {
   /// "overwrite-not-a-run" (a folder that no run made).
   static std::filesystem::path move_aside(const std::filesystem::path& folder);
   /// For a process that is left after the owner has ended: takes the lock if nobody holds it. Null
-  /// if the folder is no run directory (nothing is created in it: a refused start may name any
-  /// folder), is in use or cannot be written; never waits, never throws.
+  /// if the folder is neither empty nor a run directory (a refused start may name any folder), is
+  /// in use or cannot be written; never waits, never throws.
   static std::unique_ptr<RunDir> take_over(const std::filesystem::path& folder);
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
