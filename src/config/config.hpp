@@ -11,12 +11,12 @@
 namespace colossal {
 
 /// Words of the configuration; a trailing `_` where the word is a C++ keyword (`auto`).
-enum class DeviceKind : std::uint8_t { auto_, cpu };
+enum class DeviceKind : std::uint8_t { automatic, cpu };
 enum class ModelType : std::uint8_t { gpt, mlp };
 enum class ActivationKind : std::uint8_t { gelu, gelu_tanh, relu, swiglu };
-enum class AttentionKind : std::uint8_t { auto_, math };
+enum class AttentionKind : std::uint8_t { automatic, math };
 enum class DataType : std::uint8_t { text, synthetic, tokens };
-enum class TokenFormat : std::uint8_t { auto_, megatron, llmc };
+enum class TokenFormat : std::uint8_t { automatic, megatron, llmc };
 enum class Packing : std::uint8_t { concat, greedy, pad };
 enum class LastBatch : std::uint8_t { drop, pad, wrap };
 enum class DataValidation : std::uint8_t { header, full, none };
@@ -38,7 +38,7 @@ enum class SchedulerType : std::uint8_t {
 };
 /// More words, in the same form.
 enum class DecayShape : std::uint8_t { linear, cosine, sqrt, exponential };
-enum class CommBackend : std::uint8_t { auto_, gloo };
+enum class CommBackend : std::uint8_t { automatic, gloo };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
 
 /// YAML section `run`.
@@ -46,7 +46,7 @@ struct RunConfig {
   std::string name;        ///< default: stem of the config file
   std::string output_dir;  ///< default: runs/<name> under the working directory
   std::int64_t seed = 1234;
-  DeviceKind device = DeviceKind::auto_;
+  DeviceKind device = DeviceKind::automatic;
   std::optional<std::int64_t>
       threads;  ///< intra-op threads per rank; unset = auto: cores / local world size
 };
@@ -68,7 +68,7 @@ struct ModelConfig {
   double dropout = 0;
   double attention_dropout = 0;
   bool tie_embeddings = true;
-  AttentionKind attention = AttentionKind::auto_;
+  AttentionKind attention = AttentionKind::automatic;
   double init_std = 0.02;
   std::vector<std::int64_t> layers;  ///< mlp only: widths of the hidden layers
   std::int64_t in_features = 0;      ///< mlp only
@@ -101,7 +101,7 @@ struct DataConfig {
   std::int64_t workers = 2;
   std::int64_t prefetch = 4;                ///< micro-batches
   std::int64_t num_samples = 10'000;        ///< synthetic only
-  TokenFormat format = TokenFormat::auto_;  ///< tokens only
+  TokenFormat format = TokenFormat::automatic;  ///< tokens only
   Packing packing = Packing::concat;
   bool cross_document_attention = true;  ///< false: block-diagonal mask, positions reset
   LastBatch last_batch = LastBatch::drop;
@@ -166,7 +166,7 @@ struct SchedulerConfig {
 
 /// YAML section `parallel.comm`.
 struct CommConfig {
-  CommBackend backend = CommBackend::auto_;
+  CommBackend backend = CommBackend::automatic;
   double init_timeout_seconds = 300;
   double timeout_seconds = 600;
 };

@@ -13,7 +13,7 @@ namespace colossal {
 
 /// How a token file is opened.
 struct TokenFileOptions {
-  TokenFormat format = TokenFormat::auto_;
+  TokenFormat format = TokenFormat::automatic;
   std::int64_t vocab_size = 0;  ///< ids must be below it
   DataValidation validate = DataValidation::header;
 };

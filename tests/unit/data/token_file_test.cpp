@@ -38,7 +38,7 @@ std::vector<std::int64_t> begins_of(const TokenStream& stream) {
 
 TokenFileOptions options(std::int64_t vocabulary = 1000,
                          DataValidation validate = DataValidation::header,
-                         TokenFormat format = TokenFormat::auto_) {
+                         TokenFormat format = TokenFormat::automatic) {
   return {.format = format, .vocab_size = vocabulary, .validate = validate};
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("files of llm.c are known by their number", "[data]") {
   const TempDir folder;
   const std::vector<std::int64_t> ids = {7, 65535, 0, 300};
   const auto path = write_file(folder.path(), "a.bin", test::llmc_bytes(ids));
-  for (const TokenFormat format : {TokenFormat::auto_, TokenFormat::llmc}) {
+  for (const TokenFormat format : {TokenFormat::automatic, TokenFormat::llmc}) {
     const auto file = open_token_file(path, options(65536, DataValidation::header, format));
     CHECK(file->kind() == "llm.c, uint16");
     CHECK(ids_of(*file) == ids);
@@ -133,7 +133,7 @@ TEST_CASE("files of llm.c are known by their number", "[data]") {
 TEST_CASE("damaged files of llm.c are refused", "[data]") {
   const TempDir folder;
   const std::string good = test::llmc_bytes({1, 2, 3});
-  const auto id_of = [&](const std::string& bytes, TokenFormat format = TokenFormat::auto_) {
+  const auto id_of = [&](const std::string& bytes, TokenFormat format = TokenFormat::automatic) {
     const auto path = write_file(folder.path(), "a.bin", bytes);
     const Error error =
         error_of([&] { (void)open_token_file(path, options(10, DataValidation::none, format)); });

@@ -81,7 +81,7 @@ at::Tensor logits_of(const LocalModel& model, Batch batch) {
 
 TEST_CASE("packed documents have the logits, losses and gradients of separate ones", "[models]") {
   const OneThread one_thread;
-  for (const AttentionKind attention : {AttentionKind::auto_, AttentionKind::math}) {
+  for (const AttentionKind attention : {AttentionKind::automatic, AttentionKind::math}) {
     const Config config = documents_config(attention);
     const std::vector<Batch> documents = {document(1, 5), document(2, 1), document(3, 6)};
     const LocalModel model(config);
@@ -106,7 +106,7 @@ TEST_CASE("packed documents have the logits, losses and gradients of separate on
 
 TEST_CASE("packed documents stay apart in fp32 too", "[models]") {
   const OneThread one_thread;
-  Config config = documents_config(AttentionKind::auto_);
+  Config config = documents_config(AttentionKind::automatic);
   config.train.precision = Precision::fp32;
   config.model.hidden_size = 32;  // heads of 16: the row kernel
   const std::vector<Batch> documents = {document(1, 4), document(2, 8)};
