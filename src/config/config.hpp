@@ -21,9 +21,14 @@ enum class Packing : std::uint8_t { concat, greedy, pad };
 enum class LastBatch : std::uint8_t { drop, pad, wrap };
 enum class DataValidation : std::uint8_t { header, full, none };
 enum class TokenizerType : std::uint8_t { byte, bpe, wordpiece };
-enum class Precision : std::uint8_t { fp64, fp32 };
+enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
+enum class GradDtype : std::uint8_t { automatic, fp32, same };
+enum class RecomputeMode : std::uint8_t { none, selective, full };
 enum class NonFinite : std::uint8_t { stop, skip };
-enum class OptimizerType : std::uint8_t { adamw, adam, sgd };
+enum class OptimizerType : std::uint8_t { adamw, adam, sgd, lamb, lars };
+enum class MomentumMode : std::uint8_t { scaled, unscaled, larc };
+enum class LrScaling : std::uint8_t { none, linear, sqrt };
+enum class StateDtype : std::uint8_t { fp32, bf16 };
 enum class SchedulerType : std::uint8_t {
   constant,
   cosine,
@@ -38,6 +43,11 @@ enum class SchedulerType : std::uint8_t {
 };
 /// More words, in the same form.
 enum class DecayShape : std::uint8_t { linear, cosine, sqrt, exponential };
+enum class Offload : std::uint8_t { none, optimizer, optimizer_params };
+enum class ReduceDtype : std::uint8_t { fp32, same };
+enum class UnusedParams : std::uint8_t { error, zero };
+enum class Placement : std::uint8_t { fixed, cuda, cpu, constant, automatic };
+enum class NvmeBackend : std::uint8_t { automatic, io_uring, pread };
 enum class CommBackend : std::uint8_t { automatic, gloo };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
 
@@ -47,6 +57,7 @@ struct RunConfig {
   std::string output_dir;  ///< default: runs/<name> under the working directory
   std::int64_t seed = 1234;
   DeviceKind device = DeviceKind::automatic;
+  std::optional<std::int64_t> device_memory;  ///< bytes of a simulated device; unset: no limit
   std::optional<std::int64_t>
       threads;  ///< intra-op threads per rank; unset = auto: cores / local world size
 };
@@ -99,13 +110,32 @@ struct DataConfig {
   std::int64_t seq_length = 0;
   bool shuffle = true;
   std::int64_t workers = 2;
-  std::int64_t prefetch = 4;                ///< micro-batches
-  std::int64_t num_samples = 10'000;        ///< synthetic only
+  std::int64_t prefetch = 4;                    ///< micro-batches
+  std::int64_t num_samples = 10'000;            ///< synthetic only
   TokenFormat format = TokenFormat::automatic;  ///< tokens only
   Packing packing = Packing::concat;
   bool cross_document_attention = true;  ///< false: block-diagonal mask, positions reset
   LastBatch last_batch = LastBatch::drop;
   DataValidation validate = DataValidation::header;
+};
+
+/// YAML section `train.loss_scale` (fp16 only).
+struct LossScaleConfig {
+  double init = 65536;
+  std::int64_t growth_interval = 1000;  ///< clean steps between two rises
+  double growth = 2;
+  double backoff = 0.5;
+  double min = 1;
+  double max = 4294967296;
+  std::int64_t hysteresis = 2;  ///< overflows before the scale falls
+};
+
+/// YAML section `train.activation_checkpoint`.
+struct ActivationCheckpointConfig {
+  RecomputeMode mode = RecomputeMode::none;
+  std::int64_t every = 1;              ///< blocks per checkpoint
+  std::optional<std::int64_t> blocks;  ///< only the first of each stage; unset = auto: all
+  std::vector<std::string> recompute = {"gelu", "norm"};  ///< selective only
 };
 
 /// YAML section `train`.
@@ -119,6 +149,9 @@ struct TrainConfig {
   std::int64_t micro_batch_size = 0;
   std::int64_t gradient_accumulation = 0;
   Precision precision = Precision::fp32;
+  GradDtype grad_dtype = GradDtype::automatic;
+  std::optional<LossScaleConfig> loss_scale;  ///< fp16 only; unset there: the defaults
+  ActivationCheckpointConfig activation_checkpoint;
   double clip_grad_norm = 0;  ///< 0: off
   NonFinite nonfinite = NonFinite::stop;
   std::int64_t max_skipped_steps = 50;
@@ -143,8 +176,15 @@ struct OptimizerConfig {
   double eps = 1e-8;
   bool eps_inside_sqrt = false;
   bool bias_correction = true;
-  double momentum = 0.9;  ///< sgd only
-  bool nesterov = false;  ///< sgd only
+  double momentum = 0.9;                              ///< sgd and lars
+  bool nesterov = false;                              ///< sgd only
+  MomentumMode momentum_mode = MomentumMode::scaled;  ///< lars only
+  double trust_coefficient = 0.001;                   ///< lars only
+  std::optional<double> trust_clip;   ///< lamb and lars; unset: 10 (lamb), none (lars)
+  std::vector<std::string> no_adapt;  ///< lamb only; derived: no_decay
+  LrScaling lr_scaling = LrScaling::none;
+  std::optional<std::int64_t> base_batch_size;
+  StateDtype state_dtype = StateDtype::fp32;
   std::vector<OptimizerGroup> groups;
 };
 
@@ -171,10 +211,49 @@ struct CommConfig {
   double timeout_seconds = 600;
 };
 
+/// YAML section `parallel.zero`.
+struct ZeroConfig {
+  std::int64_t stage = 0;
+  Offload offload = Offload::none;
+  std::optional<std::int64_t> bucket_size;  ///< bytes of a chunk; unset = auto
+  bool overlap = true;
+  std::int64_t prefetch = 2;  ///< blocks gathered ahead
+  ReduceDtype reduce_dtype = ReduceDtype::fp32;
+  UnusedParams unused_params = UnusedParams::error;
+};
+
+/// YAML section `parallel.gemini.nvme`.
+struct NvmeConfig {
+  std::string path;                   ///< folder
+  double fraction = 1;                ///< share of the optimizer states on disk
+  bool master = false;                ///< master weights too
+  std::optional<std::int64_t> limit;  ///< bytes of all files of a rank; unset: no limit
+  NvmeBackend backend = NvmeBackend::automatic;
+  std::int64_t queue_depth = 32;
+};
+
+/// YAML section `parallel.gemini`.
+struct GeminiConfig {
+  Placement placement = Placement::fixed;
+  double shard_param_frac = 1;
+  double offload_optim_frac = 0;
+  double offload_param_frac = 0;
+  std::int64_t const_budget = 512LL << 20;  ///< bytes
+  double warmup_non_model_ratio = 0.8;
+  double steady_cuda_cap_ratio = 0.9;
+  double margin_ratio = 0.8;
+  std::optional<std::int64_t> chunk_size;   ///< bytes; unset = auto: searched
+  std::optional<std::int64_t> host_memory;  ///< bytes per rank; unset = auto: what the host has
+  double reserve = 0.05;
+  std::optional<NvmeConfig> nvme;
+};
+
 /// YAML section `parallel`.
 struct ParallelConfig {
   std::int64_t data = 0;  ///< `auto` is 0 until the world size is known, then world / (tensor *
                           ///< pipeline * sequence)
+  ZeroConfig zero;
+  std::optional<GeminiConfig> gemini;
   CommConfig comm;
 };
 

@@ -79,7 +79,17 @@ void store_number(const Node& node, const Target& target, const Parsed<T>& parse
   value = number;
 }
 
+bool is_whole(std::string_view text) {
+  return std::holds_alternative<std::int64_t>(parse_int(text, false));
+}
+
 void read(const Node& node, const Target& target, std::int64_t& value) {
+  if (target.spec.form == Form::bytes && !(node.quoted && is_whole(node.text))) {
+    if (expect_scalar(node, target, "an amount such as 512MiB")) {
+      store_number(node, target, parse_bytes(node.text), value);
+    }
+    return;
+  }
   if (expect_scalar(node, target, "a number") && !refuse_quotes(node, target)) {
     store_number(node, target, parse_int(node.text, target.spec.form == Form::count), value);
   }

@@ -13,6 +13,8 @@ constexpr auto kNoted = ResumeClass::noted;
 /// Sizes stay below 10^9, so that products of two of them fit into 64 bits.
 constexpr Range kSize = between(1, 1e9);
 constexpr Range kFraction = below(0, 1);
+/// Bytes of memory or disk: up to 2^60.
+constexpr Range kBytes = between(1, 1152921504606846976.0);
 constexpr std::array<std::string_view, 4> kBudgets = {"steps", "epochs", "tokens", "samples"};
 constexpr std::array<std::string_view, 2> kWarmups = {"warmup_steps", "warmup_ratio"};
 /// Schedules with a warm-up, with a decay that ends, and with a lowest rate.
@@ -45,6 +47,7 @@ void describe(Visitor& v, RunConfig& c) {
   v.field("output_dir", c.output_dir, {.help = "folder of everything the run writes", .form = Form::path, .derived = "runs/NAME in the working directory"});
   v.field("seed", c.seed, {.help = "base of all random numbers: initial weights, dropout, data order", .range = at_least(0), .resume = kNoted});
   v.field("device", c.device, {.help = "where tensors live; auto is cpu in this build"});
+  v.field("device_memory", c.device_memory, {.help = "simulates a device of this size on a cpu: more is out of memory; unset: no limit", .form = Form::bytes, .range = kBytes});
   v.field("threads", c.threads, {.help = "computing threads per process", .range = between(1, 4096), .derived = "cores / processes on this host", .auto_word = true});
 }
 
@@ -93,6 +96,23 @@ void describe(Visitor& v, DataConfig& c) {
   v.field("num_samples", c.num_samples, {.help = "size of the synthetic data set", .form = Form::count, .range = at_least(1), .variant = "synthetic", .resume = kMustMatch});
 }
 
+void describe(Visitor& v, LossScaleConfig& c) {
+  v.field("init", c.init, {.help = "first scale", .range = above(0), .resume = kNoted});
+  v.field("growth_interval", c.growth_interval, {.help = "steps without overflow after which the scale grows", .range = at_least(1), .resume = kNoted});
+  v.field("growth", c.growth, {.help = "factor of growth; 1: the scale never grows", .range = at_least(1), .resume = kNoted});
+  v.field("backoff", c.backoff, {.help = "factor on overflow; 1: the scale never falls", .range = {.min = 0, .max = 1, .min_open = true}, .resume = kNoted});
+  v.field("min", c.min, {.help = "lowest scale", .range = above(0), .resume = kNoted});
+  v.field("max", c.max, {.help = "highest scale", .range = above(0), .resume = kNoted});
+  v.field("hysteresis", c.hysteresis, {.help = "overflows since the last growth before the scale falls", .range = at_least(1), .resume = kNoted});
+}
+
+void describe(Visitor& v, ActivationCheckpointConfig& c) {
+  v.field("mode", c.mode, {.help = "none: keep all activations for backward; selective: drop those of the operations in `recompute`; full: keep block inputs only and run the blocks again"});
+  v.field("every", c.every, {.help = "blocks between two kept inputs", .range = kSize});
+  v.field("blocks", c.blocks, {.help = "only the first so many blocks; auto: all", .range = kSize, .auto_word = true});
+  v.field("recompute", c.recompute, {.help = "selective only: operations that run again in backward"});
+}
+
 void describe(Visitor& v, TrainConfig& c) {
   v.field("steps", c.steps, {.help = "length of the run in optimizer steps", .form = Form::count, .range = at_least(1), .resume = kNoted});
   v.field("epochs", c.epochs, {.help = "length of the run in passes over the training data", .range = {.min = 0, .max = 1e6, .min_open = true}, .resume = kNoted});
@@ -102,7 +122,10 @@ void describe(Visitor& v, TrainConfig& c) {
   v.field("global_batch_size", c.global_batch_size, {.help = "samples per optimizer step over all processes", .form = Form::count, .range = kSize, .derived = "data * micro_batch_size * gradient_accumulation", .resume = ResumeClass::allow});
   v.field("micro_batch_size", c.micro_batch_size, {.help = "samples per data-parallel replica per forward pass", .form = Form::count, .range = kSize, .derived = "global_batch_size / (data * gradient_accumulation)"});
   v.field("gradient_accumulation", c.gradient_accumulation, {.help = "micro-batches per optimizer step", .range = kSize, .derived = "global_batch_size / (data * micro_batch_size), or 1"});
-  v.field("precision", c.precision, {.help = "data type of weights and arithmetic"});
+  v.field("precision", c.precision, {.help = "data type of weights and arithmetic; bf16 and fp16 keep fp32 master weights"});
+  v.field("grad_dtype", c.grad_dtype, {.help = "data type of accumulated gradients; auto: fp32 if gradient_accumulation > 1, else as the weights"});
+  v.optional_section("loss_scale", c.loss_scale, {.help = "fp16 only: dynamic scale of the loss"});
+  v.section("activation_checkpoint", c.activation_checkpoint, {.help = "what backward computes again instead of keeping it"});
   v.field("clip_grad_norm", c.clip_grad_norm, {.help = "largest L2 norm of the gradient; 0 is off", .range = at_least(0), .resume = kNoted});
   v.field("nonfinite", c.nonfinite, {.help = "on a non-finite loss or gradient norm: stop with exit code 7, or skip the update", .resume = kNoted});
   v.field("max_skipped_steps", c.max_skipped_steps, {.help = "consecutive skipped steps before the run stops with exit code 7", .range = at_least(0)});
@@ -117,14 +140,21 @@ void describe(Visitor& v, OptimizerGroup& c) {
 void describe(Visitor& v, OptimizerConfig& c) {
   v.field("type", c.type, {.help = "update rule", .required = true, .resume = kMustMatch});
   v.field("lr", c.lr, {.help = "peak learning rate", .range = above(0), .required = true, .resume = kNoted});
-  v.field("weight_decay", c.weight_decay, {.help = "weight decay: decoupled from the gradient with adamw, added to it (L2) with adam and sgd", .range = at_least(0), .resume = kNoted});
+  v.field("weight_decay", c.weight_decay, {.help = "weight decay: decoupled from the gradient with adamw and lamb, added to it (L2) with adam, sgd and lars", .range = at_least(0), .resume = kNoted});
   v.field("no_decay", c.no_decay, {.help = "globs on names of parameters without weight decay", .resume = kNoted});
-  v.field("betas", c.betas, {.help = "decay rates of the two moments", .range = kFraction, .variant = "adamw adam", .length = 2, .resume = kNoted});
-  v.field("eps", c.eps, {.help = "added to the root of the second moment", .range = at_least(0), .variant = "adamw adam", .resume = kNoted});
-  v.field("eps_inside_sqrt", c.eps_inside_sqrt, {.help = "add eps under the root", .variant = "adamw adam", .resume = kNoted});
-  v.field("bias_correction", c.bias_correction, {.help = "divide the moments by 1 - beta^t", .variant = "adamw adam", .resume = kNoted});
-  v.field("momentum", c.momentum, {.help = "share of the last step that goes on; 0: none, and no state is kept", .range = kFraction, .variant = "sgd", .resume = kNoted});
-  v.field("nesterov", c.nesterov, {.help = "look ahead along the momentum (Nesterov)", .variant = "sgd", .resume = kNoted});
+  v.field("betas", c.betas, {.help = "decay rates of the two moments", .range = kFraction, .variant = "adamw adam lamb", .length = 2, .resume = kNoted});
+  v.field("eps", c.eps, {.help = "added to the root of the second moment; lars: to the norms", .range = at_least(0), .variant = "adamw adam lamb lars", .resume = kNoted});
+  v.field("eps_inside_sqrt", c.eps_inside_sqrt, {.help = "add eps under the root", .variant = "adamw adam lamb", .resume = kNoted});
+  v.field("bias_correction", c.bias_correction, {.help = "divide the moments by 1 - beta^t", .variant = "adamw adam lamb", .resume = kNoted});
+  v.field("momentum", c.momentum, {.help = "share of the last step that goes on; 0: none, and no state is kept", .range = kFraction, .variant = "sgd lars", .resume = kNoted});
+  v.field("nesterov", c.nesterov, {.help = "look ahead along the momentum (Nesterov)", .variant = "sgd lars", .resume = kNoted});
+  v.field("momentum_mode", c.momentum_mode, {.help = "where the layer's rate acts: scaled (on the gradient that enters the momentum, with lr), unscaled (on the momentum), larc (on the gradient, without lr)", .variant = "lars", .resume = kNoted});
+  v.field("trust_coefficient", c.trust_coefficient, {.help = "factor of a layer's rate, the ratio of the norms of weight and gradient", .range = above(0), .variant = "lars", .resume = kNoted});
+  v.field("trust_clip", c.trust_clip, {.help = "upper bound of a layer's rate", .range = above(0), .derived = "10 (lamb), none (lars)", .variant = "lamb lars", .resume = kNoted});
+  v.field("no_adapt", c.no_adapt, {.help = "globs on names of parameters whose layer rate is 1", .derived = "no_decay", .variant = "lamb", .resume = kNoted});
+  v.field("lr_scaling", c.lr_scaling, {.help = "scale lr with the batch: linear is lr * B / base_batch_size, sqrt its root", .resume = kNoted});
+  v.field("base_batch_size", c.base_batch_size, {.help = "batch for which lr was chosen", .form = Form::count, .range = kSize, .resume = kNoted});
+  v.field("state_dtype", c.state_dtype, {.help = "data type of the moments", .variant = "adamw adam lamb", .resume = kNoted});
   v.list("groups", c.groups, {.help = "parameters with their own rate or weight decay", .resume = kNoted});
 }
 
@@ -144,6 +174,40 @@ void describe(Visitor& v, SchedulerConfig& c) {
   v.field("decay_shape", c.decay_shape, {.help = "how wsd falls: sqrt is 1 - sqrt(q)", .variant = "wsd", .resume = kNoted});
 }
 
+void describe(Visitor& v, ZeroConfig& c) {
+  v.field("stage", c.stage, {.help = "what data-parallel ranks share instead of holding it all: 1 optimizer states, 2 gradients too, 3 weights too", .range = between(0, 3)});
+  v.field("offload", c.offload, {.help = "what lives in host memory: optimizer states and masters; with stage 3 also weights"});
+  v.field("bucket_size", c.bucket_size, {.help = "bytes of a chunk, the unit of reductions and gathers", .form = Form::bytes, .range = kBytes, .derived = "an eighth of the model, at most 32 MiB", .auto_word = true});
+  v.field("overlap", c.overlap, {.help = "reduce and gather while blocks compute"});
+  v.field("prefetch", c.prefetch, {.help = "blocks gathered ahead (stage 3, gemini)", .range = between(0, 1000)});
+  v.field("reduce_dtype", c.reduce_dtype, {.help = "data type in which gradients of 16 bits are summed over ranks"});
+  v.field("unused_params", c.unused_params, {.help = "parameters without a gradient in a step: an error, or a gradient of zero"});
+}
+
+void describe(Visitor& v, NvmeConfig& c) {
+  v.field("path", c.path, {.help = "folder on the disk", .form = Form::path, .required = true});
+  v.field("fraction", c.fraction, {.help = "share of the optimizer states on disk", .range = between(0, 1)});
+  v.field("master", c.master, {.help = "master weights too"});
+  v.field("limit", c.limit, {.help = "most bytes of a rank on disk; unset: what is free", .form = Form::bytes, .range = kBytes});
+  v.field("backend", c.backend, {.help = "how files are read and written; auto: io_uring where the kernel has it"});
+  v.field("queue_depth", c.queue_depth, {.help = "transfers in flight", .range = between(1, 4096)});
+}
+
+void describe(Visitor& v, GeminiConfig& c) {
+  v.field("placement", c.placement, {.help = "where chunks live: static by the three fractions; cuda = static(1, 0, 0); cpu = static(1, 1, 1); const: within const_budget; auto: by measured memory"});
+  v.field("shard_param_frac", c.shard_param_frac, {.help = "static only: share of the weights that is sharded; 1 as zero stage 3, 0 as stage 2", .range = between(0, 1)});
+  v.field("offload_optim_frac", c.offload_optim_frac, {.help = "static only: share of the optimizer states in host memory", .range = between(0, 1)});
+  v.field("offload_param_frac", c.offload_param_frac, {.help = "static only: share of the weights in host memory; above 0 the two above must be 1", .range = between(0, 1)});
+  v.field("const_budget", c.const_budget, {.help = "const only: bytes of gathered weights on the device", .form = Form::bytes, .range = kBytes});
+  v.field("warmup_non_model_ratio", c.warmup_non_model_ratio, {.help = "auto only: share of the device left to activations until they are measured", .range = {.min = 0, .max = 1, .min_open = true, .max_open = true}});
+  v.field("steady_cuda_cap_ratio", c.steady_cuda_cap_ratio, {.help = "auto only: share of the device in use after the measurement", .range = {.min = 0, .max = 1, .min_open = true}});
+  v.field("margin_ratio", c.margin_ratio, {.help = "auto only: share of the free margin given to optimizer states", .range = {.min = 0, .max = 1, .min_open = true}});
+  v.field("chunk_size", c.chunk_size, {.help = "bytes of a chunk", .form = Form::bytes, .range = kBytes, .derived = "the size with the least waste", .auto_word = true});
+  v.field("host_memory", c.host_memory, {.help = "host memory a rank may use for weights and states", .form = Form::bytes, .range = kBytes, .derived = "a rank's share of what the host has", .auto_word = true});
+  v.field("reserve", c.reserve, {.help = "share of the device that stays free", .range = kFraction});
+  v.optional_section("nvme", c.nvme, {.help = "optimizer states on disk"});
+}
+
 void describe(Visitor& v, CommConfig& c) {
   v.field("backend", c.backend, {.help = "collective library; auto is gloo on cpu"});
   v.field("init_timeout", c.init_timeout_seconds, {.help = "longest wait for all processes to arrive", .form = Form::duration, .range = above(0)});
@@ -152,6 +216,8 @@ void describe(Visitor& v, CommConfig& c) {
 
 void describe(Visitor& v, ParallelConfig& c) {
   v.field("data", c.data, {.help = "number of data-parallel replicas", .range = kSize, .derived = "number of processes", .auto_word = true});
+  v.section("zero", c.zero, {.help = "memory: what data-parallel ranks share (ZeRO)"});
+  v.optional_section("gemini", c.gemini, {.help = "memory: chunks over device, host and disk (Gemini)"});
   v.section("comm", c.comm, {.help = "communication between processes"});
 }
 

@@ -19,7 +19,7 @@
 namespace colossal::detail {
 
 /// How the text of a value is read, where the C++ type alone does not say.
-enum class Form : std::uint8_t { plain, count, duration, path };
+enum class Form : std::uint8_t { plain, count, duration, path, bytes };
 
 /// Legal interval of a number.
 struct Range {
@@ -181,10 +181,15 @@ void describe(Visitor& v, RunConfig& c);
 void describe(Visitor& v, ModelConfig& c);
 void describe(Visitor& v, TokenizerConfig& c);
 void describe(Visitor& v, DataConfig& c);
+void describe(Visitor& v, LossScaleConfig& c);
+void describe(Visitor& v, ActivationCheckpointConfig& c);
 void describe(Visitor& v, TrainConfig& c);
 void describe(Visitor& v, OptimizerGroup& c);
 void describe(Visitor& v, OptimizerConfig& c);
 void describe(Visitor& v, SchedulerConfig& c);
+void describe(Visitor& v, ZeroConfig& c);
+void describe(Visitor& v, NvmeConfig& c);
+void describe(Visitor& v, GeminiConfig& c);
 void describe(Visitor& v, CommConfig& c);
 void describe(Visitor& v, ParallelConfig& c);
 void describe(Visitor& v, CheckpointConfig& c);

@@ -14,7 +14,7 @@ namespace detail {
 namespace {
 
 std::string_view number_word(const Spec& spec) {
-  return spec.form == Form::count ? "count" : "integer";
+  return spec.form == Form::count ? "count" : spec.form == Form::bytes ? "bytes" : "integer";
 }
 
 std::string_view real_word(const Spec& spec) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -212,6 +213,41 @@ Parsed<double> parse_duration(std::string_view text) {
                    fmt::format("add a unit: {}s, {}m, {}h or {}d", text, text, text, text)};
   }
   return *value * kSeconds[unit];
+}
+
+Parsed<std::int64_t> parse_bytes(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  constexpr std::array<Unit, 9> kUnits = {{{"KiB", 0x1p10},
+                                           {"MiB", 0x1p20},
+                                           {"GiB", 0x1p30},
+                                           {"TiB", 0x1p40},
+                                           {"KB", 1e3},
+                                           {"MB", 1e6},
+                                           {"GB", 1e9},
+                                           {"TB", 1e12},
+                                           {"B", 1}}};
+  const Problem bad{"bad-bytes",
+                    fmt::format("'{}' is not an amount of memory", text),
+                    "write for example 512MiB, 25MB, 1.5GiB, or whole bytes"};
+  const auto unit = std::find_if(
+      kUnits.begin(), kUnits.end(), [&](const Unit& u) { return text.ends_with(u.name); });
+  if (unit == kUnits.end()) {
+    const Parsed<std::int64_t> plain = parse_int(text, false);
+    return std::holds_alternative<Problem>(plain) ? Parsed<std::int64_t>(bad) : plain;
+  }
+  const Parsed<double> number = parse_real(text.substr(0, text.size() - unit->name.size()));
+  const auto* value = std::get_if<double>(&number);
+  if (value == nullptr || *value < 0 || *value * unit->bytes >= 0x1p62) {
+    return bad;
+  }
+  const double bytes = *value * unit->bytes;
+  if (std::floor(bytes) != bytes) {
+    return Problem{bad.id, fmt::format("'{}' is no whole number of bytes", text), bad.fix};
+  }
+  return static_cast<std::int64_t>(bytes);
 }
 
 std::string real_text(double value) {

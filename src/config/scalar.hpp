@@ -1,4 +1,4 @@
-// Which texts are numbers, durations and booleans? The strict grammar of config-and-cli 1.1.
+// Which texts are numbers, durations, bytes and booleans? The strict grammar of config-and-cli 1.1.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,9 @@ using Parsed = std::variant<T, Problem>;
 
 /// `30s`, `10m`, `2h`, `1d`, `0` in seconds. Problems: bad-duration.
 [[nodiscard]] Parsed<double> parse_duration(std::string_view text);
+
+/// `512MiB`, `25MB`, `1.5GiB`, or whole bytes. Problems: bad-bytes.
+[[nodiscard]] Parsed<std::int64_t> parse_bytes(std::string_view text);
 
 /// Shortest text that parse_real reads back to the same value.
 [[nodiscard]] std::string real_text(double value);

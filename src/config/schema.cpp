@@ -54,6 +54,9 @@ Json integer_schema(const Spec& spec) {
   if (spec.form == Form::count) {
     pattern += R"(|[0-9]+(_[0-9]+)*(\.[0-9]+)?[kMBT])";
   }
+  if (spec.form == Form::bytes) {
+    pattern += R"(|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?([KMGT]i?)?B)";
+  }
   pattern += spec.auto_word ? "|auto" : "";
   Json schema = {{"type", {"integer", "string"}},
                  {"pattern", fmt::format("^({})$|{}", pattern, kUse)}};

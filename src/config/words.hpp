@@ -36,11 +36,25 @@ template <>
 inline constexpr std::array<std::string_view, 3> kWords<TokenizerType> = {
     "byte", "bpe", "wordpiece"};
 template <>
-inline constexpr std::array<std::string_view, 2> kWords<Precision> = {"fp64", "fp32"};
+inline constexpr std::array<std::string_view, 4> kWords<Precision> = {
+    "fp64", "fp32", "bf16", "fp16"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<GradDtype> = {"auto", "fp32", "same"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<RecomputeMode> = {
+    "none", "selective", "full"};
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<NonFinite> = {"stop", "skip"};
 template <>
-inline constexpr std::array<std::string_view, 3> kWords<OptimizerType> = {"adamw", "adam", "sgd"};
+inline constexpr std::array<std::string_view, 5> kWords<OptimizerType> = {
+    "adamw", "adam", "sgd", "lamb", "lars"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<MomentumMode> = {
+    "scaled", "unscaled", "larc"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<LrScaling> = {"none", "linear", "sqrt"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<StateDtype> = {"fp32", "bf16"};
 template <>
 inline constexpr std::array<std::string_view, 10> kWords<SchedulerType> = {"constant",
                                                                            "cosine",
@@ -55,6 +69,19 @@ inline constexpr std::array<std::string_view, 10> kWords<SchedulerType> = {"cons
 template <>
 inline constexpr std::array<std::string_view, 4> kWords<DecayShape> = {
     "linear", "cosine", "sqrt", "exponential"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<Offload> = {
+    "none", "optimizer", "optimizer+params"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<ReduceDtype> = {"fp32", "same"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<UnusedParams> = {"error", "zero"};
+template <>
+inline constexpr std::array<std::string_view, 5> kWords<Placement> = {
+    "static", "cuda", "cpu", "const", "auto"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<NvmeBackend> = {
+    "auto", "io_uring", "pread"};
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<CommBackend> = {"auto", "gloo"};
 template <>

@@ -26,14 +26,16 @@ struct Segment {
   std::int64_t offset = 0;
 };
 
-/// What optimizers and checkpoints see of one chunk: flat, aligned master values, gradients and
-/// states.
+/// What optimizers and checkpoints see of one chunk on this rank: flat, aligned, equal lengths.
 struct FlatShard {
-  at::Tensor master;
-  at::Tensor grad;
+  at::Tensor master;   ///< fp32, or fp64 under fp64
+  at::Tensor grad;     ///< summed over all ranks; dtype of master, or bf16 or fp16
+  at::Tensor working;  ///< bf16 or fp16 copy of the master that the update writes in the same pass;
+                       ///< undefined where the parameter is its own master
   std::map<std::string, at::Tensor, std::less<>>
-      state;                      ///< same length as master, zero at the start
+      state;                      ///< zero at the start; dtype of master, or bf16
   std::vector<Segment> segments;  ///< in order of offset; gaps are zero padding
+  AxisSet shard_axes;  ///< each rank of these holds another part; none: all hold everything
 };
 
 /// Chunk states: parameters are gathered or not; gradients: empty -> accumulating -> reducing ->
