@@ -139,5 +139,6 @@ struct Difference {
 [[nodiscard]] std::string yaml_word(OptimizerType value);
 [[nodiscard]] std::string yaml_word(SchedulerType value);
 [[nodiscard]] std::string yaml_word(DataType value);
+[[nodiscard]] std::string yaml_word(Placement value);
 
 }  // namespace colossal

@@ -206,6 +206,9 @@ std::string config_hash(const Config& config) {
   return sha256(to_yaml(config));
 }
 
+std::string yaml_word(Placement value) {
+  return std::string(detail::word(value));
+}
 std::string yaml_word(Precision value) {
   return std::string(detail::word(value));
 }

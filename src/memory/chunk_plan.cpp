@@ -2,10 +2,12 @@
 // of policies.
 #include "memory/chunk_plan.hpp"
 
+#include "config/load.hpp"
 #include "core/error.hpp"
-#include "memory/planners/replicated.hpp"
+#include "memory/planners/packed.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string_view>
 
@@ -67,14 +69,76 @@ std::vector<int> owner_indices(std::span<const ParamSpec> params) {
   return owners;
 }
 
+std::int64_t part_numel(const ChunkSpec& chunk, const Mesh& mesh) {
+  return chunk.numel / mesh.size(chunk.shard_axes);
+}
+
 const Registry<ChunkPlanner, const ChunkPlannerRequest&>& chunk_planners() {
   static const Registry<ChunkPlanner, const ChunkPlannerRequest&> table(
-      "memory policy", {{"replicated", make_replicated_planner}});
+      "memory policy",
+      {{"0", make_replicated_planner},
+       {"1", make_sharded_optimizer_planner},
+       {"2", make_sharded_gradient_planner},
+       {"3", make_sharded_weight_planner},
+       {"static", make_static_planner},
+       {"cuda", make_device_planner},
+       {"cpu", make_host_planner},
+       {"const", make_budget_planner},
+       {"auto", make_measured_planner}});
   return table;
+}
+
+std::string memory_policy(const ParallelConfig& parallel) {
+  return parallel.gemini ? std::string(yaml_word(parallel.gemini->placement))
+                         : std::to_string(parallel.zero.stage);
 }
 
 std::int64_t default_chunk_bytes(std::int64_t model_bytes) {
   return std::clamp(model_bytes / kChunksPerModel, kMinChunkBytes, kMaxChunkBytes);
+}
+
+std::int64_t packing_waste(std::span<const std::int64_t> lengths, std::int64_t chunk_numel) {
+  std::int64_t left = 0;
+  std::int64_t waste = 0;
+  for (const std::int64_t length : lengths) {
+    if (length > left) {
+      waste += left;
+      left = chunk_numel;
+    }
+    left -= length;
+  }
+  return waste + left;
+}
+
+std::int64_t search_chunk_numel(std::span<const std::int64_t> lengths, const ChunkSearch& search) {
+  const auto count = static_cast<double>(lengths.size());
+  double sum = 0;
+  double squares = 0;
+  for (const std::int64_t length : lengths) {
+    sum += static_cast<double>(length);
+    squares += static_cast<double>(length) * static_cast<double>(length);
+  }
+  const double mean = count > 0 ? sum / count : 0;
+  const double deviation = count > 0 ? std::sqrt(std::max(0.0, squares / count - mean * mean)) : 0;
+  std::vector<std::int64_t> usual;
+  std::int64_t start = std::max<std::int64_t>(search.min_numel, 1);
+  for (const std::int64_t length : lengths) {
+    if (static_cast<double>(length) <= mean + 3 * deviation) {
+      usual.push_back(length);
+      start = std::max(start, length);
+    }
+  }
+  start = (start + search.interval - 1) / search.interval * search.interval;
+  std::int64_t best = start;
+  std::int64_t least = packing_waste(usual, start);
+  for (std::int64_t size = start; size <= start + search.range && least > 0;
+       size += search.interval) {
+    if (const std::int64_t waste = packing_waste(usual, size); waste < least) {
+      best = size;
+      least = waste;
+    }
+  }
+  return best;
 }
 
 }  // namespace colossal

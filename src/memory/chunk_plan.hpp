@@ -8,28 +8,46 @@
 #include "nn/parameter.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace colossal {
 
-/// One flat buffer of parameters that are reduced (later: gathered, moved) together.
+/// A kind of memory. On a cpu device, device memory is what run.device_memory limits; host memory
+/// is outside of it.
+enum class Tier : std::uint8_t { device, host, nvme };
+
+/// One flat buffer of parameters that are gathered, reduced and moved together.
 struct ChunkSpec {
   std::vector<int>
       params;  ///< indices into the parameter list, in buffer order; tied ones are not listed
   std::vector<std::int64_t> offsets;  ///< element offset of each, multiples of kChunkAlignment
-  std::int64_t numel = 0;             ///< length with padding
+  std::int64_t numel = 0;             ///< length with padding; every rank's part is equally long
   AxisSet reduce_axes;                ///< gradients are summed over these
+  AxisSet shard_axes;  ///< reduce_axes if each of their ranks owns one part of the chunk, else none
+  bool resident = true;            ///< the compute parameters are whole on every rank all the time
+  Tier param_home = Tier::device;  ///< of this rank's part, where the chunk is not resident
+  Tier optim_home = Tier::device;  ///< of masters, states and the summed gradient
 };
 
 inline constexpr std::int64_t kChunkAlignment = 64;  ///< elements
 
-/// All chunks of a rank's stage.
+/// All chunks of a rank's stage, and how they move.
 struct ChunkPlan {
   std::vector<ChunkSpec>
-      chunks;  ///< in order of the last use in backward: the first is reduced first
+      chunks;                ///< in order of the last use in backward: the first is reduced first
+  bool shard_grads = false;  ///< gradients are summed into the owner's part after each micro-batch,
+                             ///< and their full buffers exist only meanwhile
+  std::int64_t prefetch = 0;  ///< blocks gathered ahead
+  /// Bytes of gathered chunks that may stay after use; unset: every chunk is dropped after each
+  /// block.
+  std::optional<std::int64_t> cache_bytes = {};
 };
+
+/// Elements of a rank's part of the chunk.
+[[nodiscard]] std::int64_t part_numel(const ChunkSpec& chunk, const Mesh& mesh);
 
 /// The parameters of some blocks as planners want them: each once, in order of first use.
 struct ParamUses {
@@ -61,12 +79,32 @@ class ChunkPlanner {
 /// What a planner factory gets.
 struct ChunkPlannerRequest {
   std::int64_t chunk_bytes =
-      0;  ///< target length of a chunk; a larger parameter gets its own chunk
-  std::int64_t item_bytes = 4;
+      0;                        ///< target length of a chunk; a larger parameter gets its own chunk
+  std::int64_t item_bytes = 4;  ///< of a compute parameter
+  ZeroConfig zero = {};
+  GeminiConfig gemini = {};
 };
 
-/// Table by policy: "replicated" (every rank holds everything; gradients are all-reduced).
+/// Table by memory policy: zero.stage "0" to "3" and gemini.placement.
 [[nodiscard]] const Registry<ChunkPlanner, const ChunkPlannerRequest&>& chunk_planners();
+
+/// Name of the policy that a configuration asks for.
+[[nodiscard]] std::string memory_policy(const ParallelConfig& parallel);
+
+/// The chunk length with the least waste when parameters of these lengths are packed next-fit:
+/// the first best of start, start + interval, ..., up to start + range (zero-gemini-elixir 4.3).
+/// Lengths above the mean by more than three standard deviations get chunks of their own and do not
+/// take part. All in elements.
+struct ChunkSearch {
+  std::int64_t min_numel = 0;
+  std::int64_t range = 0;
+  std::int64_t interval = 1024;
+};
+[[nodiscard]] std::int64_t search_chunk_numel(std::span<const std::int64_t> lengths,
+                                              const ChunkSearch& search);
+/// Elements left unused by next-fit packing into chunks of `chunk_numel`.
+[[nodiscard]] std::int64_t packing_waste(std::span<const std::int64_t> lengths,
+                                         std::int64_t chunk_numel);
 
 /// Target chunk length in bytes for a model of this many bytes: small enough that several
 /// reductions overlap with backward.

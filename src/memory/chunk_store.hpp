@@ -3,12 +3,13 @@
 #pragma once
 
 #include "memory/chunk_plan.hpp"
+#include "memory/flat_shard.hpp"
+#include "memory/store_options.hpp"
 #include "mesh/context.hpp"
 #include "nn/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
 
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,29 +18,21 @@
 
 namespace colossal {
 
-/// Element range [begin, end) of a parameter's local tensor that a shard holds at [offset, offset +
-/// end - begin).
-struct Segment {
-  int param = 0;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t offset = 0;
+/// Why a block needs its parameters.
+enum class BlockUse : std::uint8_t { forward, backward, eval };
+
+/// What moved and what was held since the start of the step, for metrics and tests.
+struct StoreCounters {
+  std::int64_t gathers = 0;              ///< chunks gathered
+  std::int64_t gathered_bytes = 0;       ///< of whole chunks gathered
+  std::int64_t peak_borrowed_bytes = 0;  ///< gathered weights and whole gradients at once
 };
 
-/// What optimizers and checkpoints see of one chunk on this rank: flat, aligned, equal lengths.
-struct FlatShard {
-  at::Tensor master;   ///< fp32, or fp64 under fp64
-  at::Tensor grad;     ///< summed over all ranks; dtype of master, or bf16 or fp16
-  at::Tensor working;  ///< bf16 or fp16 copy of the master that the update writes in the same pass;
-                       ///< undefined where the parameter is its own master
-  std::map<std::string, at::Tensor, std::less<>>
-      state;                      ///< zero at the start; dtype of master, or bf16
-  std::vector<Segment> segments;  ///< in order of offset; gaps are zero padding
-  AxisSet shard_axes;  ///< each rank of these holds another part; none: all hold everything
-};
-
-/// Chunk states: parameters are gathered or not; gradients: empty -> accumulating -> reducing ->
-/// ready -> empty. An illegal transition is Error(internal) "chunk-state" naming the chunk.
+/// Chunk states: parameters are at home -> gathering -> gathered (n users) -> at home; resident
+/// ones are always gathered. Gradients: empty -> accumulating -> reducing -> ready -> empty, under
+/// ChunkPlan::shard_grads reducing -> accumulating between micro-batches. An illegal transition is
+/// Error(internal) "chunk-state" naming the chunk. Gathers and reductions are collective: the
+/// order of calls must be equal on all ranks.
 class ChunkStore {
  public:
   /// What the store needs to know of one block of the model.
@@ -48,37 +41,43 @@ class ChunkStore {
     std::vector<Parameter*> parameters;
   };
 
-  /// Allocates and initialises all chunks. `blocks` in forward order; parameters must outlive the
-  /// store. `optimizer_states`: names of the states kept beside each master.
+  /// Allocates and initialises all chunks. `blocks` in forward order; parameters and `context` must
+  /// outlive the store. `optimizer_states`: names of the states kept beside each master. Errors:
+  /// memory "out-of-memory", "budget-too-small" (a block needs more than ChunkPlan::cache_bytes).
   ChunkStore(std::span<const Block> blocks,
              const ChunkPlanner& planner,
              std::span<const std::string_view> optimizer_states,
+             const StoreOptions& options,
              const ParallelContext& context);
   ~ChunkStore();
   ChunkStore(const ChunkStore&) = delete;
   ChunkStore& operator=(const ChunkStore&) = delete;
 
-  /// Parameters of the block are valid from acquire to the matching release; counted.
+  /// Parameters of the block are valid from acquire to the matching release; counted. Gathers what
+  /// is not here, and starts to gather for the blocks that came next in the step before.
   /// Errors: internal "block-index", "chunk-state" (released more often than acquired).
-  void acquire(int block);
+  void acquire(int block, BlockUse use);
   void release(int block);
 
   /// Zeroes all gradients: the start of a step.
   void begin_gradients();
-  /// The block's gradients of this micro-batch are in. After the last micro-batch (`last`), a chunk
-  /// whose blocks have all reported is summed over its axes in the background, chunks in plan order
-  /// on every rank.
+  /// The block's gradients of this micro-batch are in. A chunk whose blocks have all reported -
+  /// under shard_grads for this micro-batch, else for the last one - is summed over its axes in the
+  /// background, chunks in plan order on every rank.
   void gradients_ready(int block, bool last);
-  /// Waits for all reductions; gradients are then summed over all ranks. Errors: internal if a
-  /// block never reported.
+  /// Waits for all reductions; gradients are then summed over all ranks. Errors: internal
+  /// "chunk-state" if a block never reported, "param-no-gradient" naming a parameter that no
+  /// backward reached.
   void finish_gradients();
-  /// New master values -> compute parameters (a no-op where the parameter is its own master).
+  /// New master values -> compute parameters. Communicates: all-gather of resident sharded chunks.
   void publish();
 
   /// Master values, gradients and states of all chunks, in plan order.
   [[nodiscard]] std::span<FlatShard> shards() noexcept;
   /// All parameters (tied ones once, their owner), indexed by Segment::param.
   [[nodiscard]] std::span<Parameter* const> parameters() const noexcept;
+  /// Of the current or the last step.
+  [[nodiscard]] StoreCounters counters() const noexcept;
   /// The plan in use; its parameters are numbered as parameters() is.
   [[nodiscard]] const ChunkPlan& plan() const noexcept;
 

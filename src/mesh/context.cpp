@@ -23,7 +23,17 @@ MeshShape mesh_shape(const ParallelConfig& parallel) {
 }
 
 at::ScalarType dtype(Precision precision) {
-  return precision == Precision::fp64 ? at::kDouble : at::kFloat;
+  switch (precision) {
+    case Precision::fp64:
+      return at::kDouble;
+    case Precision::fp32:
+      return at::kFloat;
+    case Precision::bf16:
+      return at::kBFloat16;
+    case Precision::fp16:
+      return at::kHalf;
+  }
+  return at::kFloat;
 }
 
 ParallelContext::ParallelContext(const Config& config, World& world)

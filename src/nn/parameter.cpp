@@ -50,8 +50,8 @@ std::vector<Region> logical_regions(const ParamSpec& spec, const Mesh& mesh) {
   return boxes;
 }
 
-bool is_owner(const ParamSpec& spec, const Mesh& mesh) {
-  AxisSet others = ~spec.layout.sharded();
+bool is_owner(const ParamSpec& spec, const Mesh& mesh, const AxisSet& cut) {
+  AxisSet others = ~(spec.layout.sharded() | cut);
   others.reset(static_cast<std::size_t>(Axis::pp));
   return mesh.index(others) == 0;
 }

@@ -56,7 +56,8 @@ class Parameter {
 /// the parameter (pp excluded).
 [[nodiscard]] std::vector<Region> logical_regions(const ParamSpec& spec, const Mesh& mesh);
 /// See logical_regions.
-[[nodiscard]] bool is_owner(const ParamSpec& spec, const Mesh& mesh);
+/// `cut`: axes whose ranks hold different parts of what this rank holds of the tensor.
+[[nodiscard]] bool is_owner(const ParamSpec& spec, const Mesh& mesh, const AxisSet& cut = {});
 
 /// Fills `local` (contiguous, local padded shape) with this parameter's initial values.
 void initialize(at::Tensor& local, const ParamSpec& spec, const ParallelContext& context);

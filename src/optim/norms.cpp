@@ -35,7 +35,7 @@ struct Piece {
 /// with what stands before it.
 void add_pieces(std::vector<Piece>& pieces,
                 const FlatShard& shard,
-                std::span<const double> copies) {
+                std::span<const double> copies) {  // by parameter
   for (std::size_t i = 0; i < shard.segments.size();) {
     const double divisor = copies[static_cast<std::size_t>(shard.segments[i].param)];
     std::int64_t begin = shard.segments[i].offset;
@@ -84,12 +84,16 @@ double global_grad_norm(std::span<const FlatShard> shards,
   for (const Parameter* parameter : parameters) {
     group |= parameter->spec().layout.sharded();
   }
-  std::vector<double> copies;
-  for (const Parameter* parameter : parameters) {
-    copies.push_back(context.mesh().size(copy_axes(parameter->spec(), group)));
+  for (const FlatShard& shard : shards) {
+    group |= shard.shard_axes;
   }
   std::vector<Piece> pieces;
   for (const FlatShard& shard : shards) {
+    std::vector<double> copies;
+    for (const Parameter* parameter : parameters) {
+      copies.push_back(
+          context.mesh().size(copy_axes(parameter->spec(), group & ~shard.shard_axes)));
+    }
     add_pieces(pieces, shard, copies);
   }
   at::Tensor sum = at::full({1}, squares(pieces), at::kDouble);

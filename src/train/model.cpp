@@ -32,12 +32,16 @@ ParamUses param_uses(std::span<const std::unique_ptr<Block>> blocks) {
 }
 
 std::unique_ptr<ChunkPlanner> make_planner(std::span<const std::unique_ptr<Block>> blocks,
-                                           at::ScalarType dtype) {
-  const auto item_bytes = static_cast<std::int64_t>(at::elementSize(dtype));
-  return chunk_planners().make(
-      "replicated",
-      {.chunk_bytes = default_chunk_bytes(num_parameters(blocks) * item_bytes),
-       .item_bytes = item_bytes});
+                                           const Config& config) {
+  const auto item_bytes = static_cast<std::int64_t>(at::elementSize(dtype(config.train.precision)));
+  ChunkPlannerRequest request{.item_bytes = item_bytes, .zero = config.parallel.zero};
+  request.chunk_bytes = config.parallel.zero.bucket_size.value_or(
+      default_chunk_bytes(num_parameters(blocks) * item_bytes));
+  if (config.parallel.gemini) {
+    request.gemini = *config.parallel.gemini;
+    request.chunk_bytes = config.parallel.gemini->chunk_size.value_or(request.chunk_bytes);
+  }
+  return chunk_planners().make(memory_policy(config.parallel), request);
 }
 
 LiveModel build_model(const Config& config,
@@ -50,8 +54,9 @@ LiveModel build_model(const Config& config,
   for (std::size_t i = 0; i < model.blocks.size(); ++i) {
     owned.push_back({std::move(parts.names[i]), model.blocks[i]->parameters()});
   }
-  const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, context.dtype());
-  model.store = std::make_unique<ChunkStore>(owned, *planner, optimizer_states, context);
+  const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, config);
+  model.store = std::make_unique<ChunkStore>(
+      owned, *planner, optimizer_states, store_options(config), context);
   model.stage = std::make_unique<BlockStage>(model.blocks, *model.store, context.mesh());
   return model;
 }

@@ -31,9 +31,9 @@ struct ModelParts {
 /// Which block uses which parameter.
 [[nodiscard]] ParamUses param_uses(std::span<const std::unique_ptr<Block>> blocks);
 
-/// The planner of the configured memory policy ("replicated": every rank holds everything).
+/// The planner of the configured memory policy (parallel.zero, parallel.gemini).
 [[nodiscard]] std::unique_ptr<ChunkPlanner> make_planner(
-    std::span<const std::unique_ptr<Block>> blocks, at::ScalarType dtype);
+    std::span<const std::unique_ptr<Block>> blocks, const Config& config);
 
 /// A model with its memory and the stage that runs it: what training and evaluation share. Members
 /// in order of construction.

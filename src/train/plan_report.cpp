@@ -124,7 +124,7 @@ RankBytes rank_bytes(const ParamUses& uses,
 PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   const ParallelContext alone(config);  // blocks need a context; nothing communicates
   const ModelParts model = make_model(config, alone);
-  const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, alone.dtype());
+  const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, config);
   const ParamUses uses = param_uses(model.blocks);
   const StageCost cost = stage_cost(config, model.blocks);
   const auto item_bytes = static_cast<std::int64_t>(at::elementSize(alone.dtype()));

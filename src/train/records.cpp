@@ -65,14 +65,17 @@ struct SegmentBoxes {
   }
 };
 
-SegmentBoxes boxes_of(const Segment& segment, const ParamSpec& spec, const Mesh& mesh) {
+SegmentBoxes boxes_of(const Segment& segment,
+                      const ParamSpec& spec,
+                      const AxisSet& cut,
+                      const Mesh& mesh) {
   const Shape local = local_shape(spec.layout, spec.padded, mesh);
   const std::vector<Region> parts = logical_regions(spec, mesh);
   return {spec,
           segment,
           local,
           flat_range(parts, local, segment.begin, segment.end),
-          is_owner(spec, mesh)};
+          is_owner(spec, mesh, cut)};
 }
 
 }  // namespace
@@ -84,7 +87,7 @@ std::vector<TensorRecord> make_records(std::span<const FlatShard> shards,
   for (const FlatShard& shard : shards) {
     for (const Segment& segment : shard.segments) {
       const ParamSpec& spec = parameters[static_cast<std::size_t>(segment.param)]->spec();
-      const SegmentBoxes boxes = boxes_of(segment, spec, mesh);
+      const SegmentBoxes boxes = boxes_of(segment, spec, shard.shard_axes, mesh);
       boxes.append("model/", shard.master, records);
       for (const auto& [state, tensor] : shard.state) {
         boxes.append("optim/" + state + "/", tensor, records);

@@ -140,9 +140,9 @@ struct BlockStage::Impl {
     }
   }
 
-  Activation run_block(std::size_t block, const Activation& in, const Batch& batch) {
+  Activation run_block(std::size_t block, const Activation& in, const Batch& batch, BlockUse use) {
     try {
-      store.acquire(static_cast<int>(block));
+      store.acquire(static_cast<int>(block), use);
       Activation out = blocks[block]->forward(in, batch);
       store.release(static_cast<int>(block));
       check_outputs(block, out);
@@ -202,7 +202,7 @@ Activation BlockStage::forward(int index, const Batch& batch) {
   for (std::size_t block = 0; block < impl_->blocks.size(); ++block) {
     const trace::Scope scope(trace::Phase::forward, static_cast<int>(block), index);
     Activation in = cut(out);
-    out = impl_->run_block(block, in, batch);
+    out = impl_->run_block(block, in, batch, BlockUse::forward);
     Tape& tape = tapes.emplace_back();
     for (const auto& [name, tensor] : in.tensors()) {
       tape.inputs.push_back(tensor);
@@ -233,7 +233,7 @@ void BlockStage::backward(int index, bool last) {
   while (!tapes.empty()) {
     const auto block = static_cast<int>(tapes.size() - 1);
     const trace::Scope scope(trace::Phase::backward, block, index);
-    impl_->store.acquire(block);
+    impl_->store.acquire(block, BlockUse::backward);
     impl_->run_graph(tapes.size() - 1, tapes.back(), std::move(gradients));
     gradients = take_gradients(tapes.back().inputs);
     impl_->store.gradients_ready(block, last);
@@ -248,7 +248,7 @@ Activation BlockStage::evaluate(const Batch& batch) {
   Activation out;
   for (std::size_t block = 0; block < impl_->blocks.size(); ++block) {
     const trace::Scope scope(trace::Phase::eval, static_cast<int>(block));
-    out = impl_->run_block(block, out, batch);
+    out = impl_->run_block(block, out, batch, BlockUse::eval);
   }
   return out;
 }

@@ -34,12 +34,13 @@ class Training {
       blocks.push_back({"block " + std::to_string(blocks.size()), block->parameters()});
     }
     const std::int64_t item_bytes = config.train.precision == Precision::fp64 ? 8 : 4;
-    const auto planner = chunk_planners().make(
-        "replicated", {.chunk_bytes = 1024 * item_bytes, .item_bytes = item_bytes});
-    store_ = std::make_unique<ChunkStore>(blocks, *planner, optimizer_->states(), model_.context());
+    const auto planner =
+        chunk_planners().make("0", {.chunk_bytes = 1024 * item_bytes, .item_bytes = item_bytes});
+    store_ = std::make_unique<ChunkStore>(
+        blocks, *planner, optimizer_->states(), store_options(config), model_.context());
     std::vector<std::string> names;
     for (int block = 0; block < std::ssize(blocks); ++block) {
-      store_->acquire(block);
+      store_->acquire(block, BlockUse::backward);
     }
     for (const Parameter* parameter : store_->parameters()) {
       load_golden_weight(golden, variant, *parameter, parameter->tensor());

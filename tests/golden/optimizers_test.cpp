@@ -67,11 +67,11 @@ struct Model {
       parameters.push_back(std::make_unique<Parameter>(spec));
       blocks.push_back({name, {parameters.back().get()}});
     }
-    const auto planner =
-        chunk_planners().make("replicated", {.chunk_bytes = 1024, .item_bytes = 8});
-    store = std::make_unique<ChunkStore>(blocks, *planner, optimizer->states(), context);
+    const auto planner = chunk_planners().make("0", {.chunk_bytes = 1024, .item_bytes = 8});
+    store = std::make_unique<ChunkStore>(
+        blocks, *planner, optimizer->states(), store_options(config), context);
     for (int block = 0; block < std::ssize(blocks); ++block) {
-      store->acquire(block);
+      store->acquire(block, BlockUse::backward);
     }
     for (const Parameter* parameter : store->parameters()) {
       const at::Tensor& leaf = parameter->tensor();

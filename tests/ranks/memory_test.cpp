@@ -48,12 +48,12 @@ struct Model {
         body(spec_of("body", {100})),
         scale(spec_of("scale", {5})),
         head(spec_of("head", {6, 4}, "embed")) {
-    const auto planner =
-        chunk_planners().make("replicated", {.chunk_bytes = 64 * 8, .item_bytes = 8});
+    const auto planner = chunk_planners().make("0", {.chunk_bytes = 64 * 8, .item_bytes = 8});
     blocks = {{"embed", {&embed}}, {"body", {&body, &scale}}, {"head", {&head}}};
-    store = std::make_unique<ChunkStore>(blocks, *planner, optimizer->states(), context);
+    store = std::make_unique<ChunkStore>(
+        blocks, *planner, optimizer->states(), test::plain_options(at::kDouble), context);
     for (int block = 0; block < kBlocks; ++block) {
-      store->acquire(block);
+      store->acquire(block, BlockUse::backward);
     }
   }
 

@@ -37,11 +37,36 @@ class RecordingHook : public Hook {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-/// Copies of everything a checkpoint would hold, by record name, where this rank holds all of it.
-inline Tensors copy_records(Trainer& trainer) {
+/// Zeros for everything a checkpoint would hold, by record name, in one order on all ranks.
+inline Tensors empty_records(const Trainer& trainer) {
+  ChunkStore& store = *trainer.parts().store;
   Tensors tensors;
+  for (const Parameter* parameter : store.parameters()) {
+    const ParamSpec& spec = parameter->spec();
+    const FlatShard& shard = store.shards().front();
+    tensors["model/" + spec.name] = at::zeros(spec.shape, shard.master.options());
+    for (const auto& [state, tensor] : shard.state) {
+      tensors["optim/" + state + "/" + spec.name] = at::zeros(spec.shape, tensor.options());
+    }
+  }
+  return tensors;
+}
+
+/// Adds what other ranks hold of tensors that are cut into parts; all policies cut all chunks
+/// alike.
+inline void join_parts(const Trainer& trainer, Tensors& tensors) {
+  const AxisSet cut = trainer.parts().store->plan().chunks.front().shard_axes;
+  for (auto& [name, tensor] : tensors) {
+    trainer.parts().context.comm(cut).all_reduce(tensor).wait();
+  }
+}
+
+/// Copies of everything a checkpoint would hold, by record name, joined over the ranks that hold
+/// parts.
+inline Tensors copy_records(Trainer& trainer) {
+  Tensors tensors = empty_records(trainer);
   for (const TensorRecord& record : trainer.records()) {
-    at::Tensor whole = at::zeros(record.global, record.local.options());
+    const at::Tensor& whole = tensors.at(record.name);
     for (const Region& region : record.regions) {
       at::Tensor to = whole;
       at::Tensor from = record.local;
@@ -52,8 +77,8 @@ inline Tensors copy_records(Trainer& trainer) {
       }
       to.copy_(from);
     }
-    tensors.emplace(record.name, whole);
   }
+  join_parts(trainer, tensors);
   return tensors;
 }
 

@@ -25,7 +25,7 @@ ChunkPlan plan_of(const std::vector<ParamSpec>& params,
                   const std::vector<std::vector<int>>& blocks,
                   std::int64_t chunk_numel) {
   return chunk_planners()
-      .make("replicated", {.chunk_bytes = chunk_numel * 4, .item_bytes = 4})
+      .make("0", {.chunk_bytes = chunk_numel * 4, .item_bytes = 4})
       ->plan(params, blocks, one_rank());
 }
 
@@ -139,8 +139,7 @@ TEST_CASE("parameters summed over other axes are in other chunks; lengths are lo
   params[0].layout.dims = {{.axes = {Axis::t0}, .blocks = {}}};
   params[1].layout.replicated |= axes({Axis::t0});
   const Mesh mesh(MeshShape{.t0 = 2}, 1);
-  const auto planner =
-      chunk_planners().make("replicated", {.chunk_bytes = 1 << 20, .item_bytes = 4});
+  const auto planner = chunk_planners().make("0", {.chunk_bytes = 1 << 20, .item_bytes = 4});
   const ChunkPlan plan = planner->plan(params, std::vector<std::vector<int>>{{0, 1}}, mesh);
   REQUIRE(plan.chunks.size() == 2);
   CHECK(plan.chunks[0].reduce_axes == params[1].layout.replicated);

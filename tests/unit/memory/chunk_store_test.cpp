@@ -18,6 +18,7 @@ namespace colossal {
 namespace {
 
 using test::error_of;
+using test::plain_options;
 using test::require_close;
 using test::spec_of;
 
@@ -35,17 +36,19 @@ struct Model {
         body(spec_of("body", {5})),
         large(spec_of("large", {70})),
         head(spec_of("head", {6, 4}, "embed")) {
-    const auto planner =
-        chunk_planners().make("replicated", {.chunk_bytes = 64 * 8, .item_bytes = 8});
+    const auto planner = chunk_planners().make("0", {.chunk_bytes = 64 * 8, .item_bytes = 8});
     const std::vector<ChunkStore::Block> blocks = {
         {"first", {&embed}}, {"middle", {&body, &large}}, {"last", {&head}}};
-    store = std::make_unique<ChunkStore>(
-        blocks, *planner, std::array<std::string_view, 2>{"m", "v"}, context);
+    store = std::make_unique<ChunkStore>(blocks,
+                                         *planner,
+                                         std::array<std::string_view, 2>{"m", "v"},
+                                         plain_options(context.dtype()),
+                                         context);
   }
 
   void acquire_all() const {
     for (const int block : {0, 1, 2}) {
-      store->acquire(block);
+      store->acquire(block, BlockUse::backward);
     }
   }
 
@@ -159,8 +162,8 @@ TEST_CASE("parameters are valid between acquire and the matching release only", 
     return true;
   };
   CHECK_FALSE(available(model.embed));
-  store.acquire(0);
-  store.acquire(0);
+  store.acquire(0, BlockUse::forward);
+  store.acquire(0, BlockUse::forward);
   CHECK(available(model.embed));
   CHECK_FALSE(available(model.head));
   store.release(0);
@@ -219,16 +222,16 @@ TEST_CASE("illegal transitions are refused", "[memory]") {
 
 TEST_CASE("a block that does not exist is refused", "[memory]") {
   const Model model;
-  CHECK(error_of([&] { model.store->acquire(3); }).id() == "block-index");
+  CHECK(error_of([&] { model.store->acquire(3, BlockUse::forward); }).id() == "block-index");
   CHECK(error_of([&] { model.store->release(-1); }).id() == "block-index");
 }
 
 TEST_CASE("a block without parameters needs no report", "[memory]") {
   const ParallelContext context(config_of(Precision::fp32));
   Parameter weight(spec_of("w", {3}));
-  const auto planner = chunk_planners().make("replicated", {.chunk_bytes = 1024, .item_bytes = 4});
+  const auto planner = chunk_planners().make("0", {.chunk_bytes = 1024, .item_bytes = 4});
   const std::vector<ChunkStore::Block> blocks = {{"with", {&weight}}, {"without", {}}};
-  ChunkStore store(blocks, *planner, {}, context);
+  ChunkStore store(blocks, *planner, {}, plain_options(context.dtype()), context);
   store.begin_gradients();
   store.gradients_ready(0, true);
   CHECK_NOTHROW(store.finish_gradients());
@@ -238,9 +241,10 @@ TEST_CASE("a block without parameters needs no report", "[memory]") {
 TEST_CASE("memory that does not exist is an error of its own", "[memory]") {
   const ParallelContext context(config_of(Precision::fp32));
   Parameter weight(spec_of("huge", {std::int64_t{1} << 55}));
-  const auto planner = chunk_planners().make("replicated", {.chunk_bytes = 1024, .item_bytes = 4});
+  const auto planner = chunk_planners().make("0", {.chunk_bytes = 1024, .item_bytes = 4});
   const std::vector<ChunkStore::Block> blocks = {{"only", {&weight}}};
-  const Error error = error_of([&] { ChunkStore(blocks, *planner, {}, context); });
+  const Error error =
+      error_of([&] { ChunkStore(blocks, *planner, {}, plain_options(context.dtype()), context); });
   CHECK(error.id() == "out-of-memory");
   CHECK(error.exit_code() == 6);
   CHECK_THAT(error.what(), Catch::Matchers::Contains("144115188075855872 bytes"));

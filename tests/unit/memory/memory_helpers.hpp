@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/error.hpp"
+#include "memory/store_options.hpp"
 #include "mesh/layout.hpp"
 #include "nn/parameter.hpp"
 #include "support/catch.hpp"
@@ -23,6 +24,16 @@ inline ParamSpec spec_of(std::string name, Shape shape, std::string tied_to = ""
   spec.init = {.kind = InitSpec::Kind::normal, .std = 0.5};
   spec.tied_to = std::move(tied_to);
   return spec;
+}
+
+/// Options of a store in one dtype, whose parameters may go without a gradient.
+inline StoreOptions plain_options(at::ScalarType dtype) {
+  return {.compute = dtype,
+          .master = dtype,
+          .grad = dtype,
+          .reduce = dtype,
+          .state = dtype,
+          .unused_is_zero = true};
 }
 
 /// Runs `action`, which must throw Error, and returns that error.

@@ -72,8 +72,8 @@ std::string error_of(FakeBlock::Forward forward) {
   std::vector<std::unique_ptr<Block>> blocks;
   blocks.push_back(std::make_unique<FakeBlock>(std::move(forward)));
   const std::vector<ChunkStore::Block> owned = {{"fake", blocks[0]->parameters()}};
-  const std::unique_ptr<ChunkPlanner> planner = make_planner(blocks, at::kDouble);
-  ChunkStore store(owned, *planner, {}, context);
+  const std::unique_ptr<ChunkPlanner> planner = make_planner(blocks, tiny_gpt());
+  ChunkStore store(owned, *planner, {}, store_options(tiny_gpt()), context);
   BlockStage stage(blocks, store, context.mesh());
   Batch batch;
   batch.fields["tokens"] = at::zeros({2, 3}, at::kLong);

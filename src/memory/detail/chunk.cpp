@@ -1,0 +1,226 @@
+// How do the bytes of a chunk lie? Whole buffers that are lent memory, and this rank's part.
+#include "memory/detail/chunk.hpp"
+
+#include "core/error.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace colossal::detail {
+namespace {
+
+/// A tensor on this memory with its own version counter: writes to the chunk do not trip autograd's
+/// checks of saved tensors, and its version tells whether a gradient was added to it.
+at::Tensor alias(const at::Tensor& data) {
+  at::Tensor tensor = at::empty({0}, data.options());
+  tensor.set_data(data);
+  return tensor;
+}
+
+}  // namespace
+
+Chunk::Chunk(const ChunkSpec& spec, const ChunkShared& shared)
+    : spec_(spec),
+      shared_(shared),
+      comm_(shared.context.comm(spec.reduce_axes)),
+      part_begin_(shared.context.mesh().index(spec.shard_axes) *
+                  part_numel(spec, shared.context.mesh())),
+      part_numel_(part_numel(spec, shared.context.mesh())),
+      keeps_gradients_(shared.options.training && !shared.shard_grads),
+      weights_(spec.numel, shared.options.compute, shared.context.device()) {
+  shard_.shard_axes = spec.shard_axes;
+  cut_segments();
+  allocate_master();
+  for (std::size_t i = 0; i < spec_.params.size(); ++i) {
+    initialize_master(i);
+  }
+  if (shared_.options.training) {
+    allocate_gradients();
+  }
+  for (std::size_t i = 0; i < spec_.params.size(); ++i) {
+    attach(i);
+  }
+  start_publish(true);
+  finish_publish();
+}
+
+at::Tensor Chunk::allocate(at::ScalarType dtype, Tier tier) const {
+  return tier == Tier::device ? allocate_flat(part_numel_, dtype, shared_.context.device())
+                              : allocate_host(part_numel_, dtype);
+}
+
+at::Tensor Chunk::own_part(const at::Tensor& whole) const {
+  return whole.narrow(0, part_begin_, part_numel_);
+}
+
+/// Segments of the parameters that fall into this rank's part.
+void Chunk::cut_segments() {
+  for (std::size_t i = 0; i < spec_.params.size(); ++i) {
+    const ParamSpec& param = shared_.owners[static_cast<std::size_t>(spec_.params[i])]->spec();
+    const std::int64_t length =
+        numel(local_shape(param.layout, param.padded, shared_.context.mesh()));
+    const std::int64_t begin = std::max<std::int64_t>(0, part_begin_ - spec_.offsets[i]);
+    const std::int64_t end = std::min(length, part_begin_ + part_numel_ - spec_.offsets[i]);
+    if (begin < end) {
+      shard_.segments.push_back({.param = spec_.params[i],
+                                 .begin = begin,
+                                 .end = end,
+                                 .offset = spec_.offsets[i] + begin - part_begin_});
+    }
+  }
+}
+
+/// A parameter is its own master where dtype and place allow it: then the part of the weights is
+/// the master and no byte is held twice.
+void Chunk::allocate_master() {
+  const StoreOptions& options = shared_.options;
+  const bool mixed = options.master != options.compute;
+  if (spec_.resident) {
+    weights_.fill(allocate_flat(weights_.bytes(), at::kByte, shared_.context.device()));
+    const bool own_master = !mixed && spec_.optim_home == Tier::device;
+    shard_.master =
+        own_master ? own_part(weights_.tensor()) : allocate(options.master, spec_.optim_home);
+    shard_.working = mixed ? own_part(weights_.tensor()) : at::Tensor();
+  } else {
+    shard_.master = allocate(options.master, spec_.optim_home);
+    const bool own_home = !mixed && spec_.optim_home == spec_.param_home;
+    home_ = own_home ? shard_.master : allocate(options.compute, spec_.param_home);
+    shard_.working = mixed ? home_ : at::Tensor();
+  }
+  if (options.training) {
+    for (const std::string_view state : shared_.optimizer_states) {
+      shard_.state.emplace(state, allocate(options.state, spec_.optim_home));
+    }
+  }
+}
+
+void Chunk::allocate_gradients() {
+  const StoreOptions& options = shared_.options;
+  // Gradients that are summed after each micro-batch need no wider type before that.
+  grads_ = SwapBuffer(
+      spec_.numel, keeps_gradients_ ? options.grad : options.compute, shared_.context.device());
+  if (keeps_gradients_) {
+    grads_.fill(allocate_flat(grads_.bytes(), at::kByte, shared_.context.device()));
+  }
+  const bool in_place = keeps_gradients_ && spec_.optim_home == Tier::device;
+  shard_.grad = in_place ? own_part(grads_.tensor()) : allocate(options.grad, spec_.optim_home);
+}
+
+/// Draws the values of a parameter and keeps this rank's part of them; one parameter at a time has
+/// temporary memory.
+void Chunk::initialize_master(std::size_t index) {
+  const ParamSpec& param = shared_.owners[static_cast<std::size_t>(spec_.params[index])]->spec();
+  const auto mine = std::ranges::find(shard_.segments, spec_.params[index], &Segment::param);
+  if (mine == shard_.segments.end()) {
+    return;
+  }
+  const Shape shape = local_shape(param.layout, param.padded, shared_.context.mesh());
+  at::Tensor values = allocate_host(numel(shape), shared_.options.master).view(shape);
+  initialize(values, param, shared_.context);
+  shard_.master.narrow(0, mine->offset, mine->end - mine->begin)
+      .copy_(values.view(-1).narrow(0, mine->begin, mine->end - mine->begin));
+}
+
+/// The parameter becomes a leaf of autograd inside the buffer of the whole chunk. AccumulateGrad
+/// adds into the gradient that is already there.
+void Chunk::attach(std::size_t index) {
+  Parameter& parameter = *shared_.owners[static_cast<std::size_t>(spec_.params[index])];
+  const Shape shape =
+      local_shape(parameter.spec().layout, parameter.spec().padded, shared_.context.mesh());
+  const std::int64_t offset = spec_.offsets[index];
+  at::Tensor leaf = alias(weights_.tensor().narrow(0, offset, numel(shape)).view(shape));
+  if (shared_.options.training) {
+    leaf.requires_grad_(true);
+    at::Tensor grad = alias(grads_.tensor().narrow(0, offset, numel(shape)).view(shape));
+    leaf.mutable_grad() = grad;
+    leaves_.push_back({.param = spec_.params[index], .grad = std::move(grad)});
+  }
+  parameter.attach(std::move(leaf));
+  parameter.set_available(false);
+}
+
+void Chunk::start_gather() {
+  weights_.fill(shared_.pool.get(weights_.bytes()));
+  at::Tensor whole = weights_.tensor();
+  if (home_.device() != whole.device()) {
+    at::Tensor part = own_part(whole);
+    part.copy_(home_);
+    gathering_ = comm_.all_gather(whole, part);
+  } else {
+    gathering_ = comm_.all_gather(whole, home_);
+  }
+}
+
+void Chunk::drop() {
+  shared_.pool.put(weights_.empty());
+}
+
+void Chunk::begin_gradients() {
+  summed_ = false;
+  if (keeps_gradients_) {
+    grads_.tensor().zero_();
+  }
+  for (Leaf& leaf : leaves_) {
+    leaf.version = static_cast<std::uint32_t>(leaf.grad._version());
+  }
+}
+
+void Chunk::open_gradients() {
+  if (!grads_.filled()) {
+    grads_.fill(shared_.pool.get(grads_.bytes()));
+    grads_.tensor().zero_();
+  }
+}
+
+void Chunk::start_reduce() {
+  const bool converts = grads_.tensor().scalar_type() != shared_.options.reduce;
+  staging_ = converts ? grads_.tensor().to(shared_.options.reduce) : grads_.tensor();
+  sum_ = own_part(staging_);
+  if (spec_.shard_axes.none()) {
+    reducing_ = comm_.all_reduce(staging_);
+  } else {
+    reducing_ = comm_.reduce_scatter(sum_, staging_);
+  }
+}
+
+void Chunk::finish_reduce() {
+  reducing_.wait();
+  if (summed_) {
+    shard_.grad.add_(sum_);
+  } else if (!shard_.grad.is_alias_of(sum_)) {
+    shard_.grad.copy_(sum_);
+  }
+  summed_ = true;
+  sum_ = at::Tensor();
+  staging_ = at::Tensor();
+  if (!keeps_gradients_) {
+    shared_.pool.put(grads_.empty());
+  }
+}
+
+int Chunk::first_unused() const {
+  const auto unused = std::ranges::find_if(leaves_, [](const Leaf& leaf) {
+    return static_cast<std::uint32_t>(leaf.grad._version()) == leaf.version;
+  });
+  return unused == leaves_.end() ? -1 : unused->param;
+}
+
+void Chunk::start_publish(bool cast) {
+  if (shard_.working.defined()) {
+    if (cast) {
+      shard_.working.copy_(shard_.master);
+    }
+  } else if (home_.defined() && !home_.is_same(shard_.master)) {
+    home_.copy_(shard_.master);
+  } else if (spec_.resident && spec_.optim_home != Tier::device) {
+    own_part(weights_.tensor()).copy_(shard_.master);
+  }
+  if (spec_.resident && spec_.shard_axes.any()) {
+    at::Tensor whole = weights_.tensor();
+    gathering_ = comm_.all_gather(whole, own_part(whole));
+  }
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,101 @@
+// What does one chunk do? It gathers its parameters, takes their gradients, and reduces them into
+// this rank's part.
+#pragma once
+
+#include "comm/comm.hpp"
+#include "memory/chunk_plan.hpp"
+#include "memory/flat_shard.hpp"
+#include "memory/store_options.hpp"
+#include "memory/swap_buffer.hpp"
+#include "mesh/context.hpp"
+#include "nn/parameter.hpp"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace colossal::detail {
+
+/// What all chunks of a store share.
+struct ChunkShared {
+  const ParallelContext& context;
+  const StoreOptions& options;
+  std::span<Parameter* const> owners;  ///< indexed by ChunkSpec::params
+  std::span<const std::string_view> optimizer_states;
+  BlockPool& pool;
+  bool shard_grads = false;  ///< ChunkPlan::shard_grads
+};
+
+/// The bytes of one chunk on this rank. Parameters are leaves in a buffer of the whole chunk, which
+/// has memory while the chunk is gathered; masters, states and the summed gradient are this rank's
+/// part. The caller keeps the order of calls, the same on all ranks.
+class Chunk {
+ public:
+  /// Allocates what stays, initialises masters and weights and attaches the leaves. `spec` and
+  /// `shared` must outlive the chunk. Errors: memory "out-of-memory".
+  Chunk(const ChunkSpec& spec, const ChunkShared& shared);
+
+  [[nodiscard]] FlatShard& shard() noexcept { return shard_; }
+  /// Bytes of the gathered parameters.
+  [[nodiscard]] std::int64_t gathered_bytes() const noexcept { return weights_.bytes(); }
+
+  /// Whether the whole parameters are here, or on their way.
+  [[nodiscard]] bool gathered() const noexcept { return weights_.filled(); }
+  /// Takes memory and starts the all-gather. Communicates: all-gather over shard_axes.
+  void start_gather();
+  /// Waits for it.
+  void finish_gather() { gathering_.wait(); }
+  /// Gives the memory of gathered parameters back; nothing is lost.
+  void drop();
+
+  /// Readies zeroed memory for gradients, unless it is there.
+  void open_gradients();
+  /// Zeroes gradients at the start of a step.
+  void begin_gradients();
+  /// Starts the sum over ranks. Communicates: all-reduce, or reduce-scatter over shard_axes.
+  void start_reduce();
+  /// Waits for it and adds the sum to the summed gradient of this rank's part.
+  void finish_reduce();
+  /// The first parameter that got no gradient since begin_gradients(); -1: all got one.
+  [[nodiscard]] int first_unused() const;
+
+  /// New masters -> this rank's part of the compute parameters, and starts to gather resident ones.
+  /// `cast`: the 16-bit copy was not written by the update.
+  void start_publish(bool cast);
+  void finish_publish() { gathering_.wait(); }
+
+ private:
+  struct Leaf {
+    int param = 0;
+    at::Tensor grad;            ///< a view of the gradient buffer with its own version counter
+    std::uint32_t version = 0;  ///< of `grad` at the start of the step
+  };
+
+  [[nodiscard]] at::Tensor allocate(at::ScalarType dtype, Tier tier) const;
+  [[nodiscard]] at::Tensor own_part(const at::Tensor& whole) const;
+  void allocate_master();
+  void allocate_gradients();
+  void attach(std::size_t index);
+  void initialize_master(std::size_t index);
+  void cut_segments();
+
+  const ChunkSpec& spec_;
+  const ChunkShared& shared_;
+  const Comm& comm_;         ///< of the ranks that sum gradients
+  std::int64_t part_begin_;  ///< of this rank's part of the chunk
+  std::int64_t part_numel_;
+  bool keeps_gradients_;  ///< the gradient buffer has memory all the time
+  SwapBuffer weights_;    ///< compute dtype, whole chunk
+  SwapBuffer grads_;      ///< whole chunk
+  at::Tensor home_;       ///< this rank's part of the weights; undefined where resident
+  std::vector<Leaf> leaves_;
+  FlatShard shard_;
+  bool summed_ = false;  ///< shard_.grad holds the sum of an earlier micro-batch of this step
+  Pending gathering_;
+  Pending reducing_;
+  at::Tensor staging_;  ///< the gradient in the dtype of the reduction, while it runs
+  at::Tensor sum_;      ///< where this rank's part of the sum arrives
+};
+
+}  // namespace colossal::detail

@@ -1,0 +1,45 @@
+// In which order does a step use blocks? Recorded in one step, followed in the next.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace colossal::detail {
+
+/// The acquisitions of a training step. What comes next is known from the second step on, as long
+/// as every step does the same; a step that differs is recorded anew.
+class StepTrace {
+ public:
+  /// `uses[b]`: chunks that block b uses.
+  explicit StepTrace(std::vector<std::vector<int>> uses) : uses_(std::move(uses)) {}
+
+  /// A step begins or ends; acquisitions in between belong to it.
+  void begin();
+  void end();
+  /// Block b is acquired. Outside of a step nothing is recorded.
+  void acquire(int block);
+
+  /// Whether what comes next is known.
+  [[nodiscard]] bool known() const noexcept { return active_ && following_; }
+  /// The blocks of the next `count` acquisitions of this step; fewer at its end, none if unknown.
+  [[nodiscard]] std::span<const int> next(std::int64_t count) const;
+  /// Acquisitions until the chunk is used again, across the end of the step into the next one;
+  /// a number larger than any other if unknown or never. 1: by the next acquisition.
+  [[nodiscard]] std::int64_t next_use(int chunk) const;
+  /// Whether one of the next `count` acquisitions uses the chunk.
+  [[nodiscard]] bool used_soon(int chunk, std::int64_t count) const;
+  /// The whole recorded step.
+  [[nodiscard]] std::span<const int> recorded() const noexcept { return recorded_; }
+
+ private:
+  [[nodiscard]] bool uses(int block, int chunk) const;
+
+  std::vector<std::vector<int>> uses_;
+  std::vector<int> recorded_;  ///< the last complete step
+  std::vector<int> current_;   ///< the step under way
+  bool active_ = false;
+  bool following_ = false;
+};
+
+}  // namespace colossal::detail

@@ -1,0 +1,32 @@
+// Which data types follow from precision, accumulation and the keys of ZeRO?
+#include "memory/store_options.hpp"
+
+#include "mesh/context.hpp"
+
+#include <c10/core/ScalarType.h>
+
+namespace colossal {
+namespace {
+
+at::ScalarType grad_dtype(const TrainConfig& train, at::ScalarType compute, at::ScalarType master) {
+  const bool wide = train.grad_dtype == GradDtype::fp32 ||
+                    (train.grad_dtype == GradDtype::automatic && train.gradient_accumulation > 1);
+  return wide ? master : compute;
+}
+
+}  // namespace
+
+StoreOptions store_options(const Config& config) {
+  StoreOptions options;
+  options.compute = dtype(config.train.precision);
+  options.master = options.compute == at::kDouble ? at::kDouble : at::kFloat;
+  options.grad = grad_dtype(config.train, options.compute, options.master);
+  options.reduce =
+      config.parallel.zero.reduce_dtype == ReduceDtype::fp32 ? options.master : options.grad;
+  options.state = config.optimizer.state_dtype == StateDtype::bf16 ? at::kBFloat16 : options.master;
+  options.overlap = config.parallel.zero.overlap;
+  options.unused_is_zero = config.parallel.zero.unused_params == UnusedParams::zero;
+  return options;
+}
+
+}  // namespace colossal

@@ -1,0 +1,27 @@
+// In which data types does a store keep and reduce, and what does it do about gradients that never
+// come?
+#pragma once
+
+#include "config/config.hpp"
+
+#include <c10/core/ScalarType.h>
+
+namespace colossal {
+
+/// Choices of a ChunkStore beside its plan.
+struct StoreOptions {
+  bool training = true;                 ///< false: no gradients and no optimizer states
+  at::ScalarType compute = at::kFloat;  ///< parameters
+  at::ScalarType master = at::kFloat;   ///< what optimizers update: the wider of fp32 and `compute`
+  at::ScalarType grad = at::kFloat;     ///< gradients accumulated over micro-batches
+  at::ScalarType reduce = at::kFloat;   ///< gradients while they are summed over ranks
+  at::ScalarType state = at::kFloat;    ///< optimizer states
+  bool overlap = true;                  ///< reductions and gathers run while blocks compute
+  bool unused_is_zero =
+      false;  ///< a parameter without gradient in a step: zero instead of an error
+};
+
+/// The options that a resolved configuration asks for.
+[[nodiscard]] StoreOptions store_options(const Config& config);
+
+}  // namespace colossal

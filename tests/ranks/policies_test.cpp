@@ -1,0 +1,156 @@
+// Does training depend on where its memory lies? Every memory policy must give the losses and
+// weights of one process that holds everything.
+#include "support/close.hpp"
+#include "support/ranks.hpp"
+#include "support/temp_dir.hpp"
+#include "support/tiny_models.hpp"
+#include "support/training.hpp"
+
+#include <ATen/ops/equal.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
+using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+/// A memory policy and how to ask for it.
+struct Policy {
+  std::string name;
+  std::function<void(ParallelConfig&)> choose;
+};
+
+Policy zero(std::int64_t stage, Offload offload = Offload::none, std::int64_t prefetch = 2) {
+  return {"zero " + std::to_string(stage) + " offload " +
+              std::to_string(static_cast<int>(offload)) + " prefetch " + std::to_string(prefetch),
+          [=](ParallelConfig& parallel) {
+            parallel.zero.stage = stage;
+            parallel.zero.offload = offload;
+            parallel.zero.prefetch = prefetch;
+            parallel.zero.bucket_size = 4096;
+          }};
+}
+
+Policy gemini(std::string name, const GeminiConfig& config) {
+  return {"gemini " + name, [config](ParallelConfig& parallel) {
+            parallel.gemini = config;
+            parallel.gemini->chunk_size = 4096;
+          }};
+}
+
+GeminiConfig placed(Placement placement) {
+  GeminiConfig config;
+  config.placement = placement;
+  config.const_budget = 48 << 10;
+  return config;
+}
+
+GeminiConfig fractions(double shard_param, double offload_optim, double offload_param) {
+  GeminiConfig config = placed(Placement::fixed);
+  config.shard_param_frac = shard_param;
+  config.offload_optim_frac = offload_optim;
+  config.offload_param_frac = offload_param;
+  return config;
+}
+
+std::vector<Policy> policies() {
+  return {zero(0),
+          zero(0, Offload::optimizer),
+          zero(1),
+          zero(1, Offload::optimizer),
+          zero(2),
+          zero(2, Offload::optimizer),
+          zero(3),
+          zero(3, Offload::none, 0),
+          zero(3, Offload::optimizer, 1),
+          zero(3, Offload::optimizer_params),
+          {"zero 3 without overlap",
+           [](ParallelConfig& parallel) {
+             parallel.zero.stage = 3;
+             parallel.zero.overlap = false;
+           }},
+          gemini("static 0 0 0", fractions(0, 0, 0)),
+          gemini("static 0 .5 0", fractions(0, 0.5, 0)),
+          gemini("static .5 .5 0", fractions(0.5, 0.5, 0)),
+          gemini("static 1 1 .5", fractions(1, 1, 0.5)),
+          gemini("cuda", placed(Placement::cuda)),
+          gemini("cpu", placed(Placement::cpu)),
+          gemini("const", placed(Placement::constant))};
+}
+
+Config with(Config config, const Policy& policy) {
+  policy.choose(config.parallel);
+  return config;
+}
+
+void check_same(const Trained& reference, const Trained& run, double tolerance) {
+  REQUIRE(run.reports.size() == reference.reports.size());
+  for (std::size_t i = 0; i < run.reports.size(); ++i) {
+    require_relative(reference.reports[i].loss, run.reports[i].loss, tolerance, "loss");
+    require_relative(
+        reference.reports[i].grad_norm, run.reports[i].grad_norm, tolerance, "gradient norm");
+  }
+  REQUIRE(run.tensors.size() == reference.tensors.size());
+  for (const auto& [name, tensor] : reference.tensors) {
+    require_close(tensor, run.tensors.at(name), tolerance, name);
+  }
+}
+
+void check_policies(RankContext& ctx, const Config& config) {
+  const Trained reference = train(config, ParallelContext(config));
+  for (const Policy& policy : policies()) {
+    for (const std::int64_t accumulation : {1, 2}) {
+      INFO(policy.name << ", accumulation " << accumulation);
+      const Config spread = with(split(config, ctx.size(), accumulation), policy);
+      const ParallelContext context(spread, ctx.world());
+      check_same(reference, train(spread, context), 1e-9);
+    }
+  }
+}
+
+/// fp32, where the order of sums shows: every policy is bit-equal to stage 0 on as many ranks.
+void check_bits(RankContext& ctx, Config config) {
+  config.train.precision = Precision::fp32;
+  for (const std::int64_t accumulation : {1, 2}) {
+    const Config spread = split(config, ctx.size(), accumulation);
+    const ParallelContext context(spread, ctx.world());
+    const Trained reference = train(spread, context);
+    for (const Policy& policy : policies()) {
+      INFO(policy.name << ", accumulation " << accumulation);
+      const Config other = with(spread, policy);
+      const Trained run = train(other, context);
+      for (std::size_t i = 0; i < run.reports.size(); ++i) {
+        CHECK(run.reports[i].loss == reference.reports[i].loss);
+      }
+      for (const auto& [name, tensor] : reference.tensors) {
+        CHECK((accumulation > 1 || at::equal(tensor, run.tensors.at(name))));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+RANKS_TEST_CASE("every memory policy on 1 process equals stage 0", "[policies]", 1) {
+  check_policies(ctx, tiny_gpt());
+  check_policies(ctx, tiny_mlp());
+}
+
+RANKS_TEST_CASE("every memory policy on 2 processes equals one process", "[policies]", 2) {
+  check_policies(ctx, tiny_gpt());
+}
+
+RANKS_TEST_CASE("every memory policy on 4 processes equals one process", "[policies]", 4) {
+  check_policies(ctx, tiny_gpt());
+}
+
+RANKS_TEST_CASE("in fp32 every memory policy on 2 processes is bit-equal to stage 0",
+                "[policies]",
+                2) {
+  check_bits(ctx, tiny_gpt());
+}
