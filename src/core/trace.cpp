@@ -117,19 +117,19 @@ void add(Span span) {
   }
 }
 
-void Scope::open(Phase phase, int block, int micro_batch) {
-  span_.phase = phase;
-  span_.block = block;
-  span_.micro_batch = micro_batch;
-  span_.thread = thread_number();
-  span_.begin = now();
-  sample_memory(span_.begin);
+void Scope::open() const {
+  sample_memory(begin_);
 }
 
-void Scope::close() {
-  span_.end = now();
-  sample_memory(span_.end);
-  add(std::move(span_));
+void Scope::close() const {
+  const std::int64_t end = now();
+  sample_memory(end);
+  add({.phase = place_.phase,
+       .block = place_.block,
+       .micro_batch = place_.micro_batch,
+       .begin = begin_,
+       .end = end,
+       .thread = thread_number()});
 }
 
 }  // namespace colossal::trace

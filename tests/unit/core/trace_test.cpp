@@ -129,6 +129,26 @@ TEST_CASE("a scope that nobody records costs nanoseconds", "[trace]") {
   CHECK(best < std::int64_t{100} * kScopes);
 }
 
+TEST_CASE("a thread knows its innermost scope, recorded or not", "[trace]") {
+  CHECK_FALSE(trace::here().has_value());
+  {
+    const Scope step(Phase::step);
+    {
+      const Scope forward(Phase::forward, 3, 1);
+      REQUIRE(trace::here().has_value());
+      CHECK(trace::here()->phase == Phase::forward);
+      CHECK(trace::here()->block == 3);
+      CHECK(trace::here()->micro_batch == 1);
+      bool elsewhere = true;
+      std::thread([&] { elsewhere = trace::here().has_value(); }).join();
+      CHECK_FALSE(elsewhere);
+    }
+    CHECK(trace::here()->phase == Phase::step);
+    CHECK(trace::here()->block == -1);
+  }
+  CHECK_FALSE(trace::here().has_value());
+}
+
 TEST_CASE("every phase has a word of its own", "[trace]") {
   std::vector<std::string_view> words;
   for (int i = 0; i <= static_cast<int>(Phase::operation); ++i) {

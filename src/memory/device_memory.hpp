@@ -1,0 +1,43 @@
+// How much memory does the compute device have, who asked for too much, and when?
+#pragma once
+
+#include "core/trace.hpp"
+#include "memory/gauge.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace colossal {
+
+/// A request for memory that the device could not grant.
+struct Refusal {
+  std::int64_t requested = 0;         ///< bytes
+  std::int64_t allocated = 0;         ///< bytes held by others then
+  std::int64_t peak = 0;              ///< most bytes ever held
+  std::optional<std::int64_t> limit;  ///< unset: the machine itself had no more
+  std::optional<trace::Place> place;  ///< what the asking thread did; empty before the first step
+};
+
+/// Memory of the device that holds this process's tensors. A build for another device brings its
+/// own, over the statistics of LibTorch's caching allocator.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  /// Bytes of live tensors: what they asked for, without the allocator's rounding.
+  [[nodiscard]] virtual MemoryUse use() const = 0;
+  /// Starts a new MemoryUse::peak at what is held now.
+  virtual void reset_peak() = 0;
+  /// Size of the device in bytes; unset: what the machine has.
+  virtual void set_limit(std::optional<std::int64_t> bytes) = 0;
+  [[nodiscard]] virtual std::optional<std::int64_t> limit() const = 0;
+  /// The last request that was refused in this process; empty if none was. A refusal is thrown as
+  /// c10::OutOfMemoryError, from which LibTorch recovers: everything allocated so far stays usable.
+  [[nodiscard]] virtual std::optional<Refusal> last_refusal() const = 0;
+};
+
+/// The device of this process, the CPU: its first call puts a counting allocator under all tensors
+/// allocated from then on. Call it before the first tensor: older ones are not counted. What
+/// host_empty() gives is not device memory.
+[[nodiscard]] DeviceMemory& device_memory();
+
+}  // namespace colossal
