@@ -25,3 +25,13 @@ find_path(COLOSSAL_UTF8PROC_INCLUDE utf8proc.h REQUIRED)
 add_library(colossal_utf8proc INTERFACE)
 target_link_libraries(colossal_utf8proc INTERFACE ${COLOSSAL_UTF8PROC})
 target_include_directories(colossal_utf8proc SYSTEM INTERFACE ${COLOSSAL_UTF8PROC_INCLUDE})
+
+# Asynchronous disk access; without it NVMe tiers use threads. Linked statically: 60 KB of thin calls into the kernel.
+find_library(COLOSSAL_URING NAMES liburing.a)
+find_path(COLOSSAL_URING_INCLUDE liburing.h)
+add_library(colossal_uring INTERFACE)
+if(COLOSSAL_URING AND COLOSSAL_URING_INCLUDE)
+  target_link_libraries(colossal_uring INTERFACE ${COLOSSAL_URING})
+  target_include_directories(colossal_uring SYSTEM INTERFACE ${COLOSSAL_URING_INCLUDE})
+  target_compile_definitions(colossal_uring INTERFACE COLOSSAL_URING)
+endif()
