@@ -239,7 +239,6 @@ struct GeminiConfig {
   double offload_optim_frac = 0;
   double offload_param_frac = 0;
   std::int64_t const_budget = 512LL << 20;  ///< bytes
-  double warmup_non_model_ratio = 0.8;
   double steady_cuda_cap_ratio = 0.9;
   double margin_ratio = 0.8;
   std::optional<std::int64_t> chunk_size;   ///< bytes; unset = auto: searched

@@ -199,7 +199,6 @@ void describe(Visitor& v, GeminiConfig& c) {
   v.field("offload_optim_frac", c.offload_optim_frac, {.help = "static only: share of the optimizer states in host memory", .range = between(0, 1)});
   v.field("offload_param_frac", c.offload_param_frac, {.help = "static only: share of the weights in host memory; above 0 the two above must be 1", .range = between(0, 1)});
   v.field("const_budget", c.const_budget, {.help = "const only: bytes of gathered weights on the device", .form = Form::bytes, .range = kBytes});
-  v.field("warmup_non_model_ratio", c.warmup_non_model_ratio, {.help = "auto only: share of the device left to activations until they are measured", .range = {.min = 0, .max = 1, .min_open = true, .max_open = true}});
   v.field("steady_cuda_cap_ratio", c.steady_cuda_cap_ratio, {.help = "auto only: share of the device in use after the measurement", .range = {.min = 0, .max = 1, .min_open = true}});
   v.field("margin_ratio", c.margin_ratio, {.help = "auto only: share of the free margin given to optimizer states", .range = {.min = 0, .max = 1, .min_open = true}});
   v.field("chunk_size", c.chunk_size, {.help = "bytes of a chunk", .form = Form::bytes, .range = kBytes, .derived = "the size with the least waste", .auto_word = true});

@@ -34,6 +34,13 @@ struct ChunkSpec {
 
 inline constexpr std::int64_t kChunkAlignment = 64;  ///< elements
 
+/// Shares of the device for a plan that is finished by measuring a step (gemini.placement auto).
+struct MeasuredBudget {
+  double steady_ratio = 0.9;  ///< used after the first step
+  double margin_ratio = 0.8;  ///< of what is then free, given to optimizer states
+  double reserve = 0.05;      ///< stays free
+};
+
 /// All chunks of a rank's stage, and how they move.
 struct ChunkPlan {
   std::vector<ChunkSpec>
@@ -44,6 +51,8 @@ struct ChunkPlan {
   /// Bytes of gathered chunks that may stay after use; unset: every chunk is dropped after each
   /// block.
   std::optional<std::int64_t> cache_bytes = {};
+  std::optional<MeasuredBudget> measured =
+      {};  ///< cache_bytes and homes follow from the first step
 };
 
 /// Elements of a rank's part of the chunk.

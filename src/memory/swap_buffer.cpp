@@ -2,6 +2,7 @@
 #include "memory/swap_buffer.hpp"
 
 #include "core/error.hpp"
+#include "memory/host_memory.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -37,7 +38,7 @@ at::Tensor allocate_flat(std::int64_t numel, at::ScalarType dtype, at::Device de
 }
 
 at::Tensor allocate_host(std::int64_t numel, at::ScalarType dtype) {
-  return allocate_flat(numel, dtype, at::kCPU);
+  return host_empty(numel, dtype);
 }
 
 at::Tensor BlockPool::get(std::int64_t bytes) {
@@ -60,7 +61,9 @@ at::Tensor BlockPool::get(std::int64_t bytes) {
 
 void BlockPool::put(at::Tensor block) {
   bytes_ -= block.numel();
-  free_.push_back(std::move(block));
+  if (keeps_) {
+    free_.push_back(std::move(block));
+  }
 }
 
 SwapBuffer::SwapBuffer(std::int64_t numel, at::ScalarType dtype, at::Device device) {

@@ -14,12 +14,11 @@ namespace colossal {
 /// that never more is held than was in use at once.
 class BlockPool {
  public:
-  explicit BlockPool(at::Device device) : device_(device) {}
+  /// `keeps`: false gives every block back at once, where a budget counts every byte.
+  BlockPool(at::Device device, bool keeps) : device_(device), keeps_(keeps) {}
   /// A flat block of `bytes`, uninitialised. Errors: memory "out-of-memory".
   [[nodiscard]] at::Tensor get(std::int64_t bytes);
   void put(at::Tensor block);
-  /// Gives all free blocks back.
-  void trim() noexcept { free_.clear(); }
   /// Bytes in use now, and their highest value since the start or the last reset_peak().
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::int64_t peak_bytes() const noexcept { return peak_bytes_; }
@@ -27,6 +26,7 @@ class BlockPool {
 
  private:
   at::Device device_;
+  bool keeps_;
   std::vector<at::Tensor> free_;
   std::int64_t bytes_ = 0;
   std::int64_t peak_bytes_ = 0;

@@ -19,6 +19,10 @@ at::Tensor alias(const at::Tensor& data) {
   return tensor;
 }
 
+std::int64_t bytes_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+}
+
 }  // namespace
 
 Chunk::Chunk(const ChunkSpec& spec, const ChunkShared& shared)
@@ -139,6 +143,41 @@ void Chunk::attach(std::size_t index) {
   }
   parameter.attach(std::move(leaf));
   parameter.set_available(false);
+}
+
+std::int64_t Chunk::optimizer_bytes() const {
+  std::int64_t bytes = bytes_of(shard_.master) + bytes_of(shard_.grad);
+  for (const auto& [name, tensor] : shard_.state) {
+    bytes += bytes_of(tensor);
+  }
+  return bytes;
+}
+
+std::int64_t Chunk::device_bytes() const {
+  std::int64_t bytes = spec_.resident ? weights_.bytes() : 0;
+  bytes += keeps_gradients_ ? grads_.bytes() : 0;
+  if (spec_.optim_home == Tier::device) {
+    bytes += optimizer_bytes();
+    bytes -= shard_.master.is_alias_of(weights_.tensor()) ? bytes_of(shard_.master) : 0;
+    bytes -= keeps_gradients_ ? bytes_of(shard_.grad) : 0;
+  }
+  const bool own_home = home_.defined() && !home_.is_same(shard_.master);
+  return bytes + (own_home && spec_.param_home == Tier::device ? bytes_of(home_) : 0);
+}
+
+void Chunk::move_optimizer_to_device() {
+  const auto moved = [&](const at::Tensor& from) {
+    at::Tensor to = allocate(from.scalar_type(), Tier::device);
+    to.copy_(from);
+    return to;
+  };
+  const bool is_home = home_.is_same(shard_.master);
+  shard_.master = moved(shard_.master);
+  shard_.grad = moved(shard_.grad);
+  for (auto& [name, tensor] : shard_.state) {
+    tensor = moved(tensor);
+  }
+  home_ = is_home ? shard_.master : home_;
 }
 
 void Chunk::start_gather() {

@@ -40,6 +40,14 @@ class Chunk {
   /// Bytes of the gathered parameters.
   [[nodiscard]] std::int64_t gathered_bytes() const noexcept { return weights_.bytes(); }
 
+  /// Device memory that it holds all the time.
+  [[nodiscard]] std::int64_t device_bytes() const;
+  /// Of master, states and summed gradient, which would move with the optimizer.
+  [[nodiscard]] std::int64_t optimizer_bytes() const;
+  /// Moves master, states and summed gradient (and the weights, where they are the master) from
+  /// host memory; shard() has new tensors then. Errors: memory "out-of-memory".
+  void move_optimizer_to_device();
+
   /// Whether the whole parameters are here, or on their way.
   [[nodiscard]] bool gathered() const noexcept { return weights_.filled(); }
   /// Takes memory and starts the all-gather. Communicates: all-gather over shard_axes.

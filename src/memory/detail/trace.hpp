@@ -20,6 +20,10 @@ class StepTrace {
   /// Block b is acquired. Outside of a step nothing is recorded.
   void acquire(int block);
 
+  /// Whether a step is under way.
+  [[nodiscard]] bool active() const noexcept { return active_; }
+  /// Acquisitions of this step so far.
+  [[nodiscard]] std::size_t position() const noexcept { return current_.size(); }
   /// Whether what comes next is known.
   [[nodiscard]] bool known() const noexcept { return active_ && following_; }
   /// The blocks of the next `count` acquisitions of this step; fewer at its end, none if unknown.

@@ -249,9 +249,13 @@ std::unique_ptr<ChunkPlanner> make_budget_planner(const ChunkPlannerRequest& req
 }
 
 std::unique_ptr<ChunkPlanner> make_measured_planner(const ChunkPlannerRequest& request) {
-  return gemini_planner(request, [](ChunkPlan& plan) {
+  const MeasuredBudget budget{.steady_ratio = request.gemini.steady_cuda_cap_ratio,
+                              .margin_ratio = request.gemini.margin_ratio,
+                              .reserve = request.gemini.reserve};
+  return gemini_planner(request, [budget](ChunkPlan& plan) {
     cut_weights(plan, Tier::host);
     move_optimizer(plan, Tier::host);
+    plan.measured = budget;
   });
 }
 

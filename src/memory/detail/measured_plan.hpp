@@ -1,0 +1,53 @@
+// What does the first step's measurement decide? How much gathered weights may take at each moment,
+// and which optimizer states fit on the device.
+#pragma once
+
+#include "memory/chunk_plan.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace colossal::detail {
+
+/// Device memory that is not the store's, by acquisition of a step: the peak between it and the
+/// next, less what the store held then (zero-gemini-elixir 11).
+class NonModelTrace {
+ public:
+  /// A step begins.
+  void begin();
+  /// The store is about to change what it holds, which was `store_bytes` since the last call.
+  void observe(std::int64_t store_bytes);
+  /// A block is acquired: its period begins.
+  void next();
+  /// Peaks by acquisition; the step is over.
+  [[nodiscard]] std::vector<std::int64_t> finish();
+
+ private:
+  std::int64_t current_ = 0;  ///< of this period; what came before the first belongs to it
+  std::vector<std::int64_t> peaks_;
+};
+
+/// What a decision is made from; equal on all ranks.
+struct MeasuredInput {
+  std::int64_t device_bytes = 0;  ///< size of the device
+  std::int64_t home_bytes = 0;    ///< of the store on the device, gathered weights apart
+  MeasuredBudget shares;
+  std::vector<std::int64_t> non_model;        ///< by acquisition: the largest of all ranks
+  std::vector<std::int64_t> needs;            ///< by acquisition: gathered weights the block needs
+  std::vector<std::int64_t> optimizer_bytes;  ///< by chunk: what moves if its optimizer moves here
+};
+
+/// What follows from a measured step.
+struct MeasuredDecision {
+  std::vector<std::int64_t> budgets;  ///< by acquisition: bytes gathered weights may take
+  std::vector<int> to_device;         ///< chunks whose optimizer moves to the device
+};
+
+/// The margin that is free at every moment beside what blocks need is spent first on optimizers, in
+/// reverse chunk order: chunks whose gradients arrive last, whose update could not hide behind
+/// backward. What is left is the cache. Errors: memory "budget-too-small": an acquisition does not
+/// fit, by how much.
+[[nodiscard]] MeasuredDecision decide(const MeasuredInput& input);
+
+}  // namespace colossal::detail

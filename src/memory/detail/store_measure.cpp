@@ -1,0 +1,118 @@
+// How does the first step finish a plan of gemini.placement auto? All ranks measure, agree and move
+// the same.
+#include "core/error.hpp"
+#include "core/hash.hpp"
+#include "memory/detail/store_impl.hpp"
+#include "memory/device_memory.hpp"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace colossal {
+
+using detail::BlockRecord;
+using detail::index;
+
+namespace {
+
+/// The largest of all ranks, element by element.
+std::vector<std::int64_t> largest(const std::vector<std::int64_t>& mine, const Comm& comm) {
+  at::Tensor values = at::empty({std::ssize(mine)}, at::kLong);
+  std::ranges::copy(mine, values.mutable_data_ptr<std::int64_t>());
+  comm.all_reduce(values, ReduceOp::max).wait();
+  const auto* const begin = values.const_data_ptr<std::int64_t>();
+  return {begin, begin + mine.size()};
+}
+
+/// Every rank decides on its own; a rank that decides otherwise would wait for the others for ever.
+void check_equal(const std::string& mine, std::string_view what, const Comm& comm) {
+  const std::vector<std::string> all = comm.gather_text(sha256(mine));
+  const auto other =
+      std::ranges::find_if(all, [&](const std::string& text) { return text != all.front(); });
+  check(other == all.end(),
+        ErrorKind::internal,
+        "plan-disagreement",
+        "rank {} of group '{}' has another {} than rank 0",
+        comm.ranks()[static_cast<std::size_t>(other == all.end() ? 0 : other - all.begin())],
+        comm.name(),
+        what);
+}
+
+}  // namespace
+
+/// Bytes gathered weights may take now; unset: those of the current blocks only.
+std::optional<std::int64_t> ChunkStore::Impl::cache_budget() const {
+  if (budgets.empty() || !trace.known()) {
+    return plan.cache_bytes;
+  }
+  return budgets[std::max<std::size_t>(trace.position(), 1) - 1];
+}
+
+/// Device memory of the store apart from gathered weights and whole gradients.
+std::int64_t ChunkStore::Impl::home_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& chunk : chunks) {
+    bytes += chunk->device_bytes();
+  }
+  return bytes;
+}
+
+std::int64_t ChunkStore::Impl::needed_bytes(const BlockRecord& block) const {
+  std::int64_t bytes = 0;
+  for (const int chunk : block.chunks) {
+    bytes += plan.chunks[index(chunk)].resident ? 0 : chunks[index(chunk)]->gathered_bytes();
+  }
+  return bytes;
+}
+
+void ChunkStore::Impl::observe(bool next_acquisition) {
+  if (measuring && trace.active()) {
+    measuring->observe(home_bytes() + cached_bytes);
+    if (next_acquisition) {
+      measuring->next();
+    }
+  }
+}
+
+/// Decides where optimizers live and what gathered weights may take, from the first step.
+void ChunkStore::Impl::follow_measurement() {
+  if (non_model.empty()) {
+    return;
+  }
+  const std::optional<std::int64_t> limit = device_memory().limit();
+  const Comm& comm = context.comm(plan.chunks.front().reduce_axes);
+  check_equal(fmt::format("{}", fmt::join(trace.recorded(), " ")), "order of blocks", comm);
+  detail::MeasuredInput input{.device_bytes = limit.value_or(0),
+                              .home_bytes = largest({home_bytes()}, comm).front(),
+                              .shares = *plan.measured,
+                              .non_model = largest(std::exchange(non_model, {}), comm),
+                              .needs = {},
+                              .optimizer_bytes = {}};
+  for (const int block : trace.recorded()) {
+    input.needs.push_back(needed_bytes(blocks[index(block)]));
+  }
+  for (const auto& chunk : chunks) {
+    input.optimizer_bytes.push_back(chunk->optimizer_bytes());
+  }
+  detail::MeasuredDecision decision = detail::decide(input);
+  check_equal(
+      fmt::format("{} | {}", fmt::join(decision.budgets, " "), fmt::join(decision.to_device, " ")),
+      "memory plan",
+      comm);
+  budgets = std::move(decision.budgets);
+  move_optimizers(decision.to_device);
+}
+
+void ChunkStore::Impl::move_optimizers(const std::vector<int>& to_device) {
+  for (const int chunk : to_device) {
+    plan.chunks[index(chunk)].optim_home = Tier::device;
+    chunks[index(chunk)]->move_optimizer_to_device();
+    shards[index(chunk)] = chunks[index(chunk)]->shard();
+  }
+}
+
+}  // namespace colossal

@@ -1,0 +1,135 @@
+// Does placement auto find its own budget, use what is free, and run models far larger than the
+// device?
+#include "memory/device_memory.hpp"
+#include "memory/host_memory.hpp"
+#include "support/close.hpp"
+#include "support/ranks.hpp"
+#include "support/tiny_models.hpp"
+#include "support/training.hpp"
+
+#include <cstdint>
+#include <memory>
+
+using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
+using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+constexpr std::int64_t kMebi = 1 << 20;
+
+Config with_auto(Config config, std::int64_t chunk_bytes) {
+  config.parallel.gemini.emplace();
+  config.parallel.gemini->placement = Placement::automatic;
+  config.parallel.gemini->chunk_size = chunk_bytes;
+  return config;
+}
+
+/// 24 blocks of 12 * 128^2 weights: in fp64 38 MB, and three times that of other state.
+Config deep_gpt() {
+  Config config = tiny_gpt();
+  config.model.num_layers = 24;
+  config.model.hidden_size = 128;
+  config.model.ffn_hidden_size = 512;
+  config.train.global_batch_size = 2;
+  return config;
+}
+
+int on_device(const ChunkStore& store) {
+  int count = 0;
+  for (const ChunkSpec& chunk : store.plan().chunks) {
+    count += chunk.optim_home == Tier::device ? 1 : 0;
+  }
+  return count;
+}
+
+void check_same(const Trained& reference, const Trained& run) {
+  for (std::size_t i = 0; i < run.reports.size(); ++i) {
+    require_relative(reference.reports[i].loss, run.reports[i].loss, 1e-9, "loss");
+  }
+  for (const auto& [name, tensor] : reference.tensors) {
+    require_close(tensor, run.tensors.at(name), 1e-9, name);
+  }
+}
+
+/// Weights, gradients and Adam's two states in fp64.
+std::int64_t state_bytes(const ChunkStore& store) {
+  std::int64_t numel = 0;
+  for (const ChunkSpec& chunk : store.plan().chunks) {
+    numel += chunk.numel;
+  }
+  return numel * 8 * 4;
+}
+
+void check_deep(RankContext& ctx) {
+  (void)device_memory();
+  const Config config = split(deep_gpt(), ctx.size(), 2 / ctx.size());
+  const ParallelContext context(config, ctx.world());
+  std::int64_t limit = 0;
+  Trained reference;
+  {
+    const auto whole = make_trainer(config, context, 4);
+    limit = state_bytes(*whole->parts().store) / 8;
+    reference = finish(*whole);
+  }
+  for (auto& [name, tensor] : reference.tensors) {
+    at::Tensor kept = host_empty(tensor.numel(), tensor.scalar_type()).view(tensor.sizes());
+    tensor = kept.copy_(tensor);
+  }
+  device_memory().set_limit(limit);
+  device_memory().reset_peak();
+  const auto trainer = make_trainer(with_auto(config, 64 << 10), context, 4);
+  Trained run;
+  trainer->add_hook(std::make_unique<RecordingHook>(run.reports));
+  run.state = trainer->run();
+  CHECK(device_memory().use().peak <= limit);
+  device_memory().set_limit({});
+  run.tensors = copy_records(*trainer);
+  check_same(reference, run);
+}
+
+}  // namespace
+
+RANKS_TEST_CASE("auto keeps optimizers on a device that has room, and moves them after one step",
+                "[gemini]",
+                2) {
+  (void)device_memory();
+  const Config config = split(tiny_gpt(), ctx.size(), 1);
+  const ParallelContext context(config, ctx.world());
+  const Trained reference = train(config, context);
+  device_memory().set_limit(256 * kMebi);
+  const auto trainer = make_trainer(with_auto(config, 4096), context, 6);
+  const ChunkStore& store = *trainer->parts().store;
+  CHECK(on_device(store) == 0);
+  std::vector<std::int64_t> gathers;
+  const Trained run = finish(*trainer, [&](Trainer&, const StepReport& /*report*/) {
+    CHECK(on_device(store) == std::ssize(store.plan().chunks));
+    gathers.push_back(store.counters().gathers);
+  });
+  device_memory().set_limit({});
+  check_same(reference, run);
+  // The first step drops every chunk after each block; then all stay from forward to backward.
+  CHECK(gathers.front() > std::ssize(store.plan().chunks));
+  CHECK(gathers.back() == std::ssize(store.plan().chunks));
+}
+
+RANKS_TEST_CASE("auto trains a model whose state is 8 times the device", "[gemini]", 1) {
+  check_deep(ctx);
+}
+
+RANKS_TEST_CASE("auto on 2 processes trains a model whose state is 8 times each device",
+                "[gemini]",
+                2) {
+  check_deep(ctx);
+}
+
+RANKS_TEST_CASE("auto without a size of the device is refused", "[gemini]", 1) {
+  const Config config = with_auto(tiny_gpt(), 4096);
+  const ParallelContext context(config, ctx.world());
+  try {
+    (void)build(config, context, {});
+    FAIL("accepted");
+  } catch (const Error& error) {
+    CHECK(error.id() == "gemini-device-memory");
+    CHECK(error.exit_code() == 3);
+  }
+}
