@@ -206,8 +206,9 @@ void World::abort(const Error& error) {
   } catch (const Error& store_error) {
     log::debug("the other ranks cannot be told: {}", store_error.what());
   }
-  const bool known =
-      error.kind() == ErrorKind::comm || first.id + first.text == mine.id + mine.text;
+  // Ranks run out of memory together, each at a request of its own.
+  const bool alike = first.text == mine.text || error.kind() == ErrorKind::memory;
+  const bool known = error.kind() == ErrorKind::comm || (first.id == mine.id && alike);
   if (first.reporter == rank() || !known) {
     log::failure(error);
   } else {

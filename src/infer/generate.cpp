@@ -7,11 +7,10 @@
 #include "data/tokenizers/tokenizer.hpp"
 #include "infer/decoder.hpp"
 #include "infer/generator.hpp"
+#include "infer/machine.hpp"
 #include "infer/printer.hpp"
 #include "infer/prompts.hpp"
 #include "nn/kernels/few_rows.hpp"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <chrono>
@@ -49,13 +48,6 @@ std::optional<Config> read_config(const RunState& state, const std::vector<std::
     return std::nullopt;
   }
   return std::move(loaded.config);
-}
-
-/// Threads of run.threads; unset, torch takes all cores.
-void use_threads(const RunConfig& run) {
-  if (run.threads) {
-    at::set_num_threads(static_cast<int>(*run.threads));
-  }
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer_of(const Config& config) {
@@ -168,7 +160,7 @@ int run_generate(const GenerateOptions& options) {
   if (!config) {
     return static_cast<int>(ErrorKind::config);
   }
-  use_threads(config->run);
+  use_machine(config->run);
   Decoder decoder(*config, options.prompt == "-" ? kernels::kFewRows : 1);
   Session session(options, *config, decoder);
   decoder.load(checkpoint);

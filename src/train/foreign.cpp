@@ -21,6 +21,15 @@ Error to_error(const std::exception& error) {
     return *own;
   }
   const std::string_view text = error.what();
+  if (text.find("run.device_memory") != std::string_view::npos) {
+    return {
+        ErrorKind::memory,
+        "out-of-memory",
+        fmt::format("{}\n  fix   raise it, or do less at once: a smaller micro_batch_size, fewer "
+                    "or shorter prompts",
+                    text.substr(0, text.find('\n'))),
+        std::source_location::current()};
+  }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || tells_out_of_memory(text)) {
     return {ErrorKind::memory,
             "out-of-memory",

@@ -4,6 +4,7 @@
 #include "core/log.hpp"
 #include "core/system.hpp"
 #include "core/trace.hpp"
+#include "memory/device_memory.hpp"
 #include "train/environment.hpp"
 #include "train/human.hpp"
 #include "train/profiler.hpp"
@@ -28,6 +29,16 @@ std::int64_t peak_memory_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+/// Tensors of the fullest moment beside the size of the device, or what the process takes if the
+/// device has no size.
+std::string memory_text() {
+  const std::optional<std::int64_t> limit = device_memory().limit();
+  return limit ? fmt::format("{}/{}",
+                             human_binary(static_cast<double>(device_memory().use().highest)),
+                             human_binary(static_cast<double>(*limit)))
+               : human_gib(static_cast<double>(peak_memory_bytes()));
 }
 
 /// "step  120/19,074" or "eval  step 250", as wide as the widest of a run, so that all lines align.
@@ -136,7 +147,7 @@ void MetricsHook::print(const Trainer& trainer, const StepReport& report) const 
       human_count(tokens_per_second()),
       window_.seconds / steps,
       100 * window_.data_seconds / window_.seconds,
-      human_gib(static_cast<double>(peak_memory_bytes())),
+      memory_text(),
       human_duration(eta_seconds(trainer))));
 }
 
@@ -156,6 +167,10 @@ MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& repor
                {"data_time", window_.data_seconds / steps},
                {"tokens_per_s", tokens_per_second()},
                {"mem_peak", peak_memory_bytes()},
+               {"device_peak", device_memory().use().highest},
+               {"gathered_peak", gauge(MemoryKind::gathered).use().highest},
+               {"host_bytes", gauge(MemoryKind::host).use().current},
+               {"nvme_bytes", gauge(MemoryKind::nvme).use().current},
                {"data_hash", fmt::format("{:016x}", report.data_hash)}});
   return json;
 }

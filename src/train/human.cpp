@@ -47,6 +47,20 @@ std::string human_gib(double bytes) {
   return fmt::format("{:.1f} GiB", bytes / (1024.0 * 1024.0 * 1024.0));
 }
 
+std::string human_binary(double bytes) {
+  static constexpr std::array<std::string_view, 4> kUnits = {"KiB", "MiB", "GiB", "TiB"};
+  if (std::abs(bytes) < 1023.5) {
+    return fmt::format("{:.0f} B", bytes);
+  }
+  std::size_t unit = 0;
+  double value = bytes / 1024;
+  while (std::abs(value) >= 1023.95 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
 std::string human_duration(double seconds) {
   const auto total = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
   if (total >= 3600) {

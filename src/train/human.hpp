@@ -14,6 +14,8 @@ namespace colossal {
 [[nodiscard]] std::string human_bytes(double bytes, int decimals = 1);
 /// Bytes in GiB with one decimal: "31.2 GiB".
 [[nodiscard]] std::string human_gib(double bytes);
+/// Bytes with binary units and one decimal: "820 B", "512.0 MiB", "31.2 GiB".
+[[nodiscard]] std::string human_binary(double bytes);
 /// "3h44m", "12m05s", "48s".
 [[nodiscard]] std::string human_duration(double seconds);
 /// Digits in groups of three: "19,074".

@@ -107,6 +107,18 @@ void TrainSession::configure_log(const fs::path& folder) const {
 }
 
 int TrainSession::run() {
+  try {
+    return run_all();
+  } catch (const std::exception& error) {
+    const std::int64_t step = summary_.startup_seconds > 0 ? step_ + 1 : 0;
+    if (const auto report = memory_report(error, config_, {world_.rank(), step})) {
+      throw Error(*report);
+    }
+    throw;
+  }
+}
+
+int TrainSession::run_all() {
   const LaunchOptions& launch = world_.launch();
   configure_log({});
   data_ = open_data(launch.rank == 0 ? config_ : checked_elsewhere(config_));
@@ -272,6 +284,7 @@ void TrainSession::announce() {
   const TrainerParts& parts = trainer_->parts();
   const PlanReport plan = plan_with_data(config_, *parts.train_data, parts.eval_data.get());
   log::console(redact(config_.secrets, to_text(plan)));
+  warn_if_tight(plan, config_.run);
   if (!resumed_from_.empty()) {
     const RunState& state = trainer_->state();
     const std::int64_t epoch_samples = parts.loader->samples_per_epoch();
@@ -307,6 +320,7 @@ void TrainSession::train() {
 }
 
 void TrainSession::finish() {
+  summary_.memory = measure_memory(config_, world_.comm());
   if (!is_main()) {
     return;
   }

@@ -36,11 +36,12 @@ class TrainSession {
   TrainSession(const TrainSession&) = delete;
   TrainSession& operator=(const TrainSession&) = delete;
 
-  /// Trains to the end (or stops before the first step with --dry-run). Returns the exit code: 0,
-  /// or that of check_with_data(). Errors: all of train.
+  /// Runs it all; refused memory is explained. Trains to the end (or stops before the first step
+  /// with --dry-run). Returns the exit code: 0, or that of check_with_data(). Errors: all of train.
   int run();
 
  private:
+  int run_all();
   void configure_log(const std::filesystem::path& folder) const;
   /// Rank 0 checks the data for all and says what it found. Returns the exit code.
   int check_data();

@@ -41,7 +41,7 @@ struct Boundary {
   if (tells_out_of_memory(text)) {
     fail(ErrorKind::memory,
          "out-of-memory",
-         "{} of block {} found no memory ({}); a smaller train.micro_batch_size needs less",
+         "{} of block {} found no memory ({}); a smaller micro_batch_size needs less",
          what,
          block,
          text);

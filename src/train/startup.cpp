@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "data/dataset.hpp"
 #include "data/tokenizers/tokenizer.hpp"
+#include "memory/device_memory.hpp"
 #include "train/commands.hpp"
 #include "train/foreign.hpp"
 #include "train/trainer.hpp"
@@ -32,6 +33,13 @@ std::chrono::milliseconds milliseconds(double seconds) {
 
 WorldTimeouts timeouts(const CommConfig& comm) {
   return {milliseconds(comm.init_timeout_seconds), milliseconds(comm.timeout_seconds)};
+}
+
+/// Counts tensors from here on, and gives device and host the sizes that the configuration names.
+void use_memory(const Config& config) {
+  device_memory().set_limit(config.run.device_memory);
+  const std::optional<GeminiConfig>& gemini = config.parallel.gemini;
+  gauge(MemoryKind::host).set_limit(gemini ? gemini->host_memory : std::nullopt);
 }
 
 void print_diagnostics(const std::vector<Diagnostic>& diagnostics) {
@@ -166,6 +174,7 @@ int run_connected(const Config& config,
                   const LaunchOptions& launch,
                   const std::function<int(World&)>& body,
                   const FailureListener& on_failure) {
+  use_memory(config);
   set_threads(config.run, launch.local_world_size);
   const std::unique_ptr<World> world = World::connect(launch,
                                                       Identity{build_id(), config_hash(config)},

@@ -71,6 +71,7 @@ std::string to_text(const RunSummary& summary) {
       "time      {:.1f} s in all, {:.2f} s from process start to first step, {:.2f}% of the loop "
       "in "
       "hooks\n"
+      "{}"
       "metrics   {}\n"
       "saved     {}\n{}",
       summary.reason,
@@ -79,6 +80,7 @@ std::string to_text(const RunSummary& summary) {
       summary.seconds,
       summary.startup_seconds,
       100 * summary.hook_share,
+      summary.memory ? to_text(*summary.memory) + "\n" : "",
       metrics_text(summary),
       saved.empty() ? "nothing" : saved,
       next_text(summary));
@@ -97,6 +99,13 @@ std::string to_json_line(const RunSummary& summary) {
   json["seconds"] = summary.seconds;
   json["startup_seconds"] = summary.startup_seconds;
   json["hook_share"] = summary.hook_share;
+  if (summary.memory) {
+    json["device_peak"] = summary.memory->device_peak;
+    json["host_peak"] = summary.memory->host_peak;
+    json["gathered_peak"] = summary.memory->gathered_peak;
+    json["nvme_peak"] = summary.memory->nvme_peak;
+    json["device_planned"] = summary.memory->planned;
+  }
   json["output_dir"] = summary.output_dir.string();
   json["checkpoint"] = summary.checkpoint.string();
   return json.dump();

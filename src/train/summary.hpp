@@ -1,6 +1,8 @@
 // What does the end of a run tell? The last metrics, where the time went, and what to do next.
 #pragma once
 
+#include "train/memory_report.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -19,6 +21,7 @@ struct RunSummary {
   double seconds = 0;                   ///< process start to now
   double startup_seconds = 0;           ///< process start to the first step
   double hook_share = 0;                ///< of the loop's time
+  std::optional<MemorySummary> memory;  ///< unset if nothing ran
   std::filesystem::path output_dir;
   std::filesystem::path checkpoint;  ///< newest; empty without one
   bool generates = false;            ///< the model continues text: `generate` works on it

@@ -67,6 +67,17 @@ void require_error(const Arguments& arguments, int code, const std::string& id) 
 
 }  // namespace
 
+TEST_CASE("generation on a device too small for the model ends with exit code 6", "[generate]") {
+  const TrainedText trained;
+  const Outcome outcome = run_expecting(
+      6, trained.generate({"--prompt", "in the", "--set", "run.device_memory=20KiB"}));
+  CHECK(count(outcome.err, "[out-of-memory]") == 1);
+  CHECK(count(outcome.err, "run.device_memory") >= 1);
+  CHECK(count(outcome.err, "frame #") == 0);
+  CHECK(trained.text({"--prompt", "in the", "--set", "run.device_memory=64MiB"}) ==
+        trained.text({"--prompt", "in the"}));
+}
+
 TEST_CASE("generate continues a prompt, the same way every time", "[generate]") {
   const TrainedText trained;
   const std::string prompt = "in the ";

@@ -23,6 +23,16 @@ TEST_CASE("bytes are decimal in files and binary in memory", "[human]") {
   CHECK(human_gib(31.2 * 1024 * 1024 * 1024) == "31.2 GiB");
 }
 
+TEST_CASE("sizes of memory have binary units", "[human]") {
+  CHECK(human_binary(820) == "820 B");
+  CHECK(human_binary(1023.6) == "1.0 KiB");
+  CHECK(human_binary(1536) == "1.5 KiB");
+  CHECK(human_binary(1024 * 1024 - 1) == "1.0 MiB");  // never 1024.0 KiB
+  CHECK(human_binary(31.2 * 1024 * 1024 * 1024) == "31.2 GiB");
+  CHECK(human_binary(5e15) == "4547.5 TiB");
+  CHECK(human_binary(-3 * 1024 * 1024) == "-3.0 MiB");
+}
+
 TEST_CASE("durations show their two largest units", "[human]") {
   CHECK(human_duration(-1) == "0s");
   CHECK(human_duration(47.6) == "48s");

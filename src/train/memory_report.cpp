@@ -1,0 +1,255 @@
+// How is less memory found? The plan of a changed configuration tells what the change saves.
+#include "train/memory_report.hpp"
+
+#include "core/log.hpp"
+#include "train/foreign.hpp"
+#include "train/human.hpp"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <source_location>
+#include <string_view>
+#include <utility>
+
+namespace colossal {
+namespace {
+
+constexpr std::size_t kMaxChanges = 3;
+
+std::string size_text(std::int64_t bytes) {
+  return human_binary(static_cast<double>(bytes));
+}
+
+/// A configuration that may need less, and what was changed.
+struct Candidate {
+  std::string change;
+  Config config;
+};
+
+/// The smallest factor of a number above 1.
+std::int64_t smallest_factor(std::int64_t number) {
+  std::int64_t factor = 2;
+  while (factor * factor <= number && number % factor != 0) {
+    ++factor;
+  }
+  return number % factor == 0 ? factor : number;
+}
+
+void add_batch_change(const Config& config, std::vector<Candidate>& candidates) {
+  const std::int64_t micro = config.train.micro_batch_size;
+  if (micro < 2) {
+    return;
+  }
+  const std::int64_t factor = smallest_factor(micro);
+  Candidate& smaller = candidates.emplace_back(
+      Candidate{fmt::format("train.micro_batch_size {} -> {}", micro, micro / factor), config});
+  smaller.config.train.micro_batch_size = micro / factor;
+  smaller.config.train.gradient_accumulation *= factor;
+}
+
+void add_sharding_changes(const Config& config, std::vector<Candidate>& candidates) {
+  const ZeroConfig& zero = config.parallel.zero;
+  for (std::int64_t stage = zero.stage + 1; stage <= 3 && config.parallel.data > 1; ++stage) {
+    Candidate& sharded = candidates.emplace_back(
+        Candidate{fmt::format("parallel.zero.stage {} -> {}", zero.stage, stage), config});
+    sharded.config.parallel.zero.stage = stage;
+  }
+  if (zero.offload == Offload::none) {
+    Candidate& offloaded =
+        candidates.emplace_back(Candidate{"parallel.zero.offload: optimizer", config});
+    offloaded.config.parallel.zero.offload = Offload::optimizer;
+  }
+}
+
+/// In order of what they cost in time: the cheapest first.
+std::vector<Candidate> candidates_of(const Config& config) {
+  std::vector<Candidate> candidates;
+  add_batch_change(config, candidates);
+  if (config.train.activation_checkpoint.mode != RecomputeMode::full) {
+    Candidate& full =
+        candidates.emplace_back(Candidate{"train.activation_checkpoint: full", config});
+    full.config.train.activation_checkpoint = {};
+    full.config.train.activation_checkpoint.mode = RecomputeMode::full;
+  }
+  if (!config.parallel.gemini) {
+    add_sharding_changes(config, candidates);
+    Candidate& gemini =
+        candidates.emplace_back(Candidate{"parallel.gemini.placement: auto", config});
+    gemini.config.parallel.zero = {};
+    gemini.config.parallel.gemini.emplace().placement = Placement::automatic;
+  }
+  return candidates;
+}
+
+RankBytes plan_of(const Config& config, int rank) {
+  return make_plan(config, 0).ranks.at(static_cast<std::size_t>(rank));
+}
+
+/// What a change saves; 0 if the planner does not take it.
+std::int64_t saved_by(const Candidate& candidate, int rank, std::int64_t now) {
+  try {
+    return now - device_bytes(plan_of(candidate.config, rank));
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+/// "in the forward pass of block 3, micro-batch 1, of step 5".
+std::string place_text(const std::optional<trace::Place>& place, std::int64_t step) {
+  if (step == 0) {
+    return "before the first step";
+  }
+  std::string text = place ? fmt::format("in {}", trace::name(place->phase)) : "beside the loop";
+  if (place && place->block >= 0) {
+    text += fmt::format(" of block {}", place->block);
+  }
+  if (place && place->micro_batch >= 0) {
+    text += fmt::format(", micro-batch {}", place->micro_batch);
+  }
+  return text + fmt::format(" of step {}", step);
+}
+
+std::string estimate_text(const RankBytes& plan) {
+  return fmt::format(
+      "weights {}, gradients {}, optimizer {}, activations {}, buffers {}: {} in all",
+      size_text(plan.weights),
+      size_text(plan.grads),
+      size_text(plan.optimizer),
+      size_text(plan.activations),
+      size_text(plan.buffers),
+      size_text(device_bytes(plan)));
+}
+
+std::string fix_text(const Config& config, int rank, std::int64_t missing) {
+  std::string text;
+  for (const CheaperRun& run : cheaper_runs(config, rank, missing)) {
+    text += fmt::format("\n  {:<9} {}: {} less{}",
+                        text.empty() ? "fix" : "",
+                        run.change,
+                        size_text(run.saved),
+                        run.saved < missing ? ", not enough alone" : "");
+  }
+  return text.empty() ? "\n  fix       a smaller model, or a larger device" : text;
+}
+
+std::string percent(double share) {
+  return fmt::format("{:+.1f}%", 100 * share);
+}
+
+}  // namespace
+
+std::int64_t device_bytes(const RankBytes& rank) {
+  return rank.total();
+}
+
+std::vector<CheaperRun> cheaper_runs(const Config& config, int rank, std::int64_t missing) {
+  const std::int64_t now = device_bytes(plan_of(config, rank));
+  std::vector<CheaperRun> runs;
+  for (Candidate& candidate : candidates_of(config)) {
+    const std::int64_t saved = saved_by(candidate, rank, now);
+    if (saved > 0) {
+      runs.push_back({std::move(candidate.change), saved});
+    }
+  }
+  const auto enough = [&](const CheaperRun& run) { return run.saved >= missing; };
+  const auto rest = std::stable_partition(runs.begin(), runs.end(), enough);
+  std::stable_sort(
+      rest, runs.end(), [](const CheaperRun& a, const CheaperRun& b) { return a.saved > b.saved; });
+  runs.resize(std::min(runs.size(), kMaxChanges));
+  return runs;
+}
+
+Error out_of_memory(const Refusal& refusal, const Config& config, const RefusedRun& where) {
+  const std::string of = refusal.limit
+                             ? fmt::format(" of the {} of its device", size_text(*refusal.limit))
+                             : ", and the host has no more";
+  const std::int64_t missing =
+      refusal.limit ? refusal.allocated + refusal.requested - *refusal.limit : refusal.requested;
+  return {ErrorKind::memory,
+          "out-of-memory",
+          fmt::format("rank {} is out of memory {}: it asked for {} and holds {}{}\n"
+                      "  held      {} at most so far; {} are missing now\n"
+                      "  estimate  {}{}",
+                      where.rank,
+                      place_text(refusal.place, where.step),
+                      size_text(refusal.requested),
+                      size_text(refusal.allocated),
+                      of,
+                      size_text(refusal.peak),
+                      size_text(missing),
+                      estimate_text(plan_of(config, where.rank)),
+                      fix_text(config, where.rank, missing)),
+          std::source_location::current()};
+}
+
+std::optional<Error> memory_report(const std::exception& error,
+                                   const Config& config,
+                                   const RefusedRun& where) {
+  const std::optional<Refusal> refusal = device_memory().last_refusal();
+  if (!refusal || to_error(error).id() != "out-of-memory") {
+    return std::nullopt;
+  }
+  device_memory().set_limit(std::nullopt);
+  return out_of_memory(*refusal, config, where);
+}
+
+double MemorySummary::plan_error() const {
+  return device_peak > 0 ? static_cast<double>(planned) / static_cast<double>(device_peak) - 1 : 0;
+}
+
+MemorySummary measure_memory(const Config& config, const Comm& world) {
+  at::Tensor peaks = at::empty({4}, at::kLong);
+  auto* const values = peaks.mutable_data_ptr<std::int64_t>();
+  const std::array kinds = {
+      MemoryKind::device, MemoryKind::host, MemoryKind::gathered, MemoryKind::nvme};
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    values[i] = gauge(kinds[i]).use().highest;
+  }
+  world.all_reduce(peaks, ReduceOp::max).wait();
+  MemorySummary memory{.device_peak = values[0],
+                       .device_limit = config.run.device_memory.value_or(0),
+                       .host_peak = values[1],
+                       .gathered_peak = values[2],
+                       .nvme_peak = values[3]};
+  for (const RankBytes& rank : make_plan(config, 0).ranks) {
+    memory.planned = std::max(memory.planned, device_bytes(rank));
+  }
+  return memory;
+}
+
+void warn_if_tight(const PlanReport& plan, const RunConfig& run) {
+  for (const RankBytes& rank : plan.ranks) {
+    const std::int64_t planned = device_bytes(rank);
+    if (run.device_memory && planned > *run.device_memory) {
+      log::warn(
+          "[memory] the plan needs {} on rank {} and run.device_memory is {}: the run will "
+          "probably "
+          "end out of memory [memory-tight]",
+          size_text(planned),
+          rank.rank,
+          size_text(*run.device_memory));
+      return;
+    }
+  }
+}
+
+std::string to_text(const MemorySummary& memory) {
+  std::string text = fmt::format(
+      "memory    peak {} of tensors a rank{}, planned {} ({})",
+      size_text(memory.device_peak),
+      memory.device_limit > 0 ? fmt::format(" of {}", size_text(memory.device_limit)) : "",
+      size_text(memory.planned),
+      percent(memory.plan_error()));
+  const auto add = [&](std::string_view name, std::int64_t bytes) {
+    text += bytes > 0 ? fmt::format(", {} {}", name, size_text(bytes)) : "";
+  };
+  add("gathered at most", memory.gathered_peak);
+  add("host", memory.host_peak);
+  add("nvme", memory.nvme_peak);
+  return text;
+}
+
+}  // namespace colossal

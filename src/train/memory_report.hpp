@@ -1,0 +1,75 @@
+// What does a run say that has no memory left? Who asked for what, what the plan expected, and what
+// would need less.
+#pragma once
+
+#include "comm/comm.hpp"
+#include "config/config.hpp"
+#include "core/error.hpp"
+#include "memory/device_memory.hpp"
+#include "train/plan_report.hpp"
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace colossal {
+
+/// A change of the configuration that needs less device memory.
+struct CheaperRun {
+  std::string change;      ///< "train.micro_batch_size 8 -> 4"
+  std::int64_t saved = 0;  ///< bytes of this rank's device, by the plan
+};
+
+/// The bytes of a rank's plan that lie on its device.
+[[nodiscard]] std::int64_t device_bytes(const RankBytes& rank);
+
+/// Up to three changes that make this rank's plan smaller: first those that alone save `missing`
+/// bytes, the least costly in time first; then those that save most.
+[[nodiscard]] std::vector<CheaperRun> cheaper_runs(const Config& config,
+                                                   int rank,
+                                                   std::int64_t missing);
+
+/// Where a run was when its device refused: rank, and the step under way (0: none has begun).
+struct RefusedRun {
+  int rank = 0;
+  std::int64_t step = 0;
+};
+
+/// The report of config-and-cli 6.3 as memory "out-of-memory".
+[[nodiscard]] Error out_of_memory(const Refusal& refusal,
+                                  const Config& config,
+                                  const RefusedRun& where);
+
+/// The same, if `error` says that the device refused; empty for every other error. Lifts the limit
+/// of the device: what is left to do must not fail for it.
+[[nodiscard]] std::optional<Error> memory_report(const std::exception& error,
+                                                 const Config& config,
+                                                 const RefusedRun& where);
+
+/// What a run took at most, over all its ranks, beside what its plan said.
+struct MemorySummary {
+  std::int64_t device_peak = 0;   ///< bytes of tensors
+  std::int64_t device_limit = 0;  ///< run.device_memory; 0: none
+  std::int64_t host_peak = 0;
+  std::int64_t gathered_peak = 0;
+  std::int64_t nvme_peak = 0;
+  std::int64_t planned = 0;  ///< device bytes of the rank that needs most
+  /// The plan's error relative to the peak: 0.05 means 5 % too much.
+  [[nodiscard]] double plan_error() const;
+};
+
+/// The peaks of this process's gauges, over all ranks, beside the plan's bytes. Collective over
+/// `world`.
+[[nodiscard]] MemorySummary measure_memory(const Config& config, const Comm& world);
+
+/// Warns if a rank's plan is larger than run.device_memory: an estimate is no measurement, so the
+/// run may pass nevertheless.
+void warn_if_tight(const PlanReport& plan, const RunConfig& run);
+
+/// "memory    peak 412.3 MiB of tensors a rank, planned 405.0 MiB (-1.8%)", with the other kinds if
+/// they were used.
+[[nodiscard]] std::string to_text(const MemorySummary& memory);
+
+}  // namespace colossal

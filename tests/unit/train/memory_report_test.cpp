@@ -1,0 +1,148 @@
+// Is a report of refused memory exact, and do the changes that it offers save what it says?
+#include "train/memory_report.hpp"
+
+#include "support/catch.hpp"
+#include "support/tiny_models.hpp"
+#include "train/human.hpp"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <stdexcept>
+
+namespace colossal {
+namespace {
+
+using Catch::Matchers::Contains;
+using test::tiny_gpt;
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
+
+Config with_micro_batch(std::int64_t micro, std::int64_t accumulation) {
+  Config config = tiny_gpt();
+  config.train.micro_batch_size = micro;
+  config.train.gradient_accumulation = accumulation;
+  return config;
+}
+
+std::int64_t planned(const Config& config) {
+  return device_bytes(make_plan(config, 0).ranks.front());
+}
+
+/// The change whose text begins with `name`; its savings are -1 if it is not offered.
+CheaperRun find(const std::vector<CheaperRun>& runs, const std::string& name) {
+  for (const CheaperRun& run : runs) {
+    if (run.change.starts_with(name)) {
+      return run;
+    }
+  }
+  return {"", -1};
+}
+
+Refusal refused(std::int64_t requested, std::int64_t allocated, std::int64_t limit) {
+  return {.requested = requested,
+          .allocated = allocated,
+          .peak = allocated + 1,
+          .limit = limit,
+          .place = trace::Place{.phase = trace::Phase::backward, .block = 3, .micro_batch = 1}};
+}
+
+TEST_CASE("a smaller micro-batch saves the difference of the two plans", "[memory_report]") {
+  const Config config = with_micro_batch(8, 1);
+  const CheaperRun run = find(cheaper_runs(config, 0, 1), "train.micro_batch_size 8 -> 4");
+  CHECK(run.saved == planned(config) - planned(with_micro_batch(4, 2)));
+  CHECK(run.saved > 0);
+}
+
+TEST_CASE("a micro-batch is split by its smallest factor, and one sample not at all",
+          "[memory_report]") {
+  CHECK(find(cheaper_runs(with_micro_batch(9, 1), 0, 1), "train.micro_batch_size 9 -> 3").saved >
+        0);
+  CHECK(find(cheaper_runs(with_micro_batch(7, 1), 0, 1), "train.micro_batch_size 7 -> 1").saved >
+        0);
+  CHECK(find(cheaper_runs(with_micro_batch(1, 8), 0, 1), "train.micro_batch_size").saved == -1);
+}
+
+TEST_CASE("changes that suffice alone come first, and there are at most three", "[memory_report]") {
+  const Config config = with_micro_batch(8, 1);
+  for (const std::int64_t missing : {std::int64_t{1}, planned(config) / 3, planned(config)}) {
+    const std::vector<CheaperRun> runs = cheaper_runs(config, 0, missing);
+    CHECK(runs.size() <= 3);
+    for (std::size_t i = 1; i < runs.size(); ++i) {
+      INFO(runs[i - 1].change << ", then " << runs[i].change);
+      CHECK(runs[i].saved > 0);
+      const bool both_short = runs[i - 1].saved < missing;
+      CHECK((!both_short || (runs[i].saved < missing && runs[i].saved <= runs[i - 1].saved)));
+    }
+  }
+}
+
+TEST_CASE("the report names rank, place, sizes, estimate and a fix", "[memory_report]") {
+  const Config config = with_micro_batch(8, 1);
+  const Error error = out_of_memory(refused(3 * kMiB, 30 * kMiB, 32 * kMiB), config, {2, 5});
+  CHECK(error.id() == "out-of-memory");
+  CHECK(error.exit_code() == 6);
+  const std::string text = error.what();
+  CHECK_THAT(text,
+             Contains("rank 2 is out of memory in backward of block 3, micro-batch 1 of step 5: it "
+                      "asked for 3.0 MiB and holds 30.0 MiB of the 32.0 MiB of its device\n"));
+  CHECK_THAT(text, Contains("30.0 MiB at most so far; 1.0 MiB are missing now"));
+  const RankBytes plan = make_plan(config, 0).ranks.front();
+  CHECK_THAT(text, Contains("optimizer " + human_binary(static_cast<double>(plan.optimizer))));
+  CHECK_THAT(text, Contains(human_binary(static_cast<double>(plan.total())) + " in all"));
+  CHECK_THAT(text, Contains("\n  fix "));
+}
+
+TEST_CASE("what does not suffice alone is marked", "[memory_report]") {
+  const Config config = with_micro_batch(8, 1);
+  CHECK_THAT(out_of_memory(refused(1, kMiB, kMiB), config, {0, 1}).what(),
+             !Contains("not enough alone"));
+  CHECK_THAT(out_of_memory(refused(1 << 30, kMiB, kMiB), config, {0, 1}).what(),
+             Contains("less, not enough alone"));
+}
+
+TEST_CASE("before the first step, beside the loop, and without a limit", "[memory_report]") {
+  const Config config = with_micro_batch(8, 1);
+  Refusal refusal = refused(kMiB, kMiB, kMiB);
+  CHECK_THAT(out_of_memory(refusal, config, {0, 0}).what(),
+             Contains("rank 0 is out of memory before the first step"));
+  refusal.place = std::nullopt;
+  CHECK_THAT(out_of_memory(refusal, config, {0, 7}).what(), Contains("beside the loop of step 7"));
+  refusal.limit = std::nullopt;
+  CHECK_THAT(out_of_memory(refusal, config, {0, 7}).what(), Contains("the host has no more"));
+}
+
+TEST_CASE("only refused memory is reported, and the limit is lifted", "[memory_report]") {
+  const Config config = with_micro_batch(8, 1);
+  const std::runtime_error other("odd");
+  device_memory().set_limit(device_memory().use().current + kMiB);
+  std::optional<Error> report;
+  try {
+    const at::Tensor large = at::empty({2 * kMiB}, at::kByte);
+  } catch (const c10::OutOfMemoryError& error) {
+    CHECK_FALSE(memory_report(other, config, {}).has_value());
+    CHECK(device_memory().limit().has_value());
+    report = memory_report(error, config, {1, 3});
+  }
+  REQUIRE(report.has_value());
+  CHECK(report->id() == "out-of-memory");
+  CHECK_THAT(report->what(), Contains("rank 1") && Contains("step 3") && Contains("2.0 MiB"));
+  CHECK_FALSE(device_memory().limit().has_value());
+}
+
+TEST_CASE("the end tells peaks and the plan's error", "[memory_report]") {
+  MemorySummary memory{.device_peak = 200 * kMiB, .planned = 190 * kMiB};
+  CHECK(memory.plan_error() == Approx(-0.05));
+  CHECK(to_text(memory) == "memory    peak 200.0 MiB of tensors a rank, planned 190.0 MiB (-5.0%)");
+  memory.device_limit = 256 * kMiB;
+  memory.gathered_peak = 5 * kMiB;
+  memory.host_peak = 3 * kMiB;
+  memory.nvme_peak = 2048 * kMiB;
+  CHECK(to_text(memory) ==
+        "memory    peak 200.0 MiB of tensors a rank of 256.0 MiB, planned 190.0 MiB (-5.0%), "
+        "gathered at most 5.0 MiB, host 3.0 MiB, nvme 2.0 GiB");
+  CHECK(MemorySummary{}.plan_error() == 0);
+}
+
+}  // namespace
+}  // namespace colossal
