@@ -22,10 +22,18 @@ at::Tensor row_of(std::span<const std::int64_t> values) {
   return row;
 }
 
+/// The precision of the weights in a checkpoint: masters are never stored in 16 bits.
+Config with_master_precision(Config config) {
+  const Precision precision = config.train.precision;
+  const bool half = precision == Precision::bf16 || precision == Precision::fp16;
+  config.train.precision = half ? Precision::fp32 : precision;
+  return config;
+}
+
 }  // namespace
 
 Decoder::Decoder(const Config& config, std::int64_t num_slots)
-    : context_(config),
+    : context_(with_master_precision(config)),
       vocabulary_(config.model.vocab_size),
       cache_(num_slots, config.model.max_seq_length),
       layers_(serial_factory(context_, cache_)) {

@@ -5,6 +5,7 @@
 #include "comm/comm.hpp"
 #include "comm/world.hpp"
 #include "config/config.hpp"
+#include "mesh/dtype.hpp"
 #include "mesh/layout.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -34,8 +35,10 @@ class ParallelContext {
   /// for a set of more than one rank that was not made at construction.
   [[nodiscard]] const Comm& comm(const AxisSet& set) const;
   [[nodiscard]] at::Device device() const noexcept { return device_; }
-  /// Compute dtype (train.precision).
+  /// Dtype of computation, activations and working weights (train.precision).
   [[nodiscard]] at::ScalarType dtype() const noexcept { return dtype_; }
+  /// Dtype of master weights: the wider of fp32 and dtype().
+  [[nodiscard]] at::ScalarType master_dtype() const noexcept { return wide_dtype(dtype_); }
   [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
 
  private:

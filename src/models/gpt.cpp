@@ -19,6 +19,7 @@ using detail::item_bytes_of;
 using detail::normal;
 using detail::parameters_of;
 using detail::stored_bytes;
+using detail::wide_bytes_of;
 
 /// tokens -> token row + position row, dropout.
 class EmbedBlock : public Block {
@@ -105,8 +106,8 @@ class DecoderBlock : public Block {
     const auto activation = gated ? std::nullopt : std::optional(m.activation);
     const std::int64_t f = m.ffn_hidden_size;
     norm2_ = layers.norm({name + ".norm2", h, m.norm_eps});
-    gate_ = gated ? layers.expand({name + ".mlp.gate", h, f, true, {}, inner, {}}) : nullptr;
-    up_ = layers.expand({name + ".mlp.up", h, f, true, {}, inner, activation});
+    gate_ = gated ? layers.expand({name + ".mlp.gate", h, f, true, {}, inner, {}, true}) : nullptr;
+    up_ = layers.expand({name + ".mlp.up", h, f, true, {}, inner, activation, true});
     down_ = layers.contract({name + ".mlp.down", f, h, true, {}, residual, {}});
     dropout2_ = layers.dropout({name + ".mlp.dropout", m.dropout});
   }
@@ -142,10 +143,7 @@ class DecoderBlock : public Block {
     cost.forward_flops = static_cast<double>(tokens) * (2 * weights + 2 * scores);
     cost.backward_flops = 2 * cost.forward_flops;
     cost.param_bytes = stored_bytes(all(), item);
-    // kept per token: x and norm of both branches, their mean and 1/std, qkv, context and its
-    // log-sum per head, and 2 (gated: 3) feed-forward rows
-    const std::int64_t per_token = 4 * h + 4 + qkv + h + m.num_heads + wide * f;
-    cost.activation_bytes = (tokens * per_token + stored_scores(shape)) * item;
+    cost.activation_bytes = tokens * kept_per_token() + stored_scores(shape);
     cost.boundary_bytes = tokens * h * item;
     return cost;
   }
@@ -154,7 +152,9 @@ class DecoderBlock : public Block {
   [[nodiscard]] at::Tensor mlp(const at::Tensor& x_bsh) {
     at::Tensor up_bsf = up_->forward(x_bsh);
     if (gate_ != nullptr) {
-      up_bsf = swiglu(gate_->forward(x_bsh), up_bsf);
+      const Recompute& again = layers_.recompute();
+      const Rebuild rebuild = again.gelu || again.mlp ? Rebuild::output : Rebuild::nothing;
+      up_bsf = swiglu(gate_->forward(x_bsh), up_bsf, rebuild);
     }
     return down_->forward(up_bsf);
   }
@@ -163,12 +163,32 @@ class DecoderBlock : public Block {
     return parameters_of(norm1_, qkv_, out_, norm2_, gate_, up_, down_);
   }
 
-  /// Elements of attention probabilities kept: none by the fused kernel, which dropout rules out.
+  /// Bytes that backward needs of one token: x of both branches and their mean and 1/std; unless
+  /// they are computed again: results of the norms, of attention with its log-sums, and of the
+  /// feed-forward products and their activation.
+  [[nodiscard]] std::int64_t kept_per_token() const {
+    const ModelConfig& m = model_;
+    const Recompute& again = layers_.recompute();
+    const BoundarySpec token = layers_.hidden({.batch = 1, .sequence = 1}, m.hidden_size);
+    const std::int64_t h = m.hidden_size;
+    const std::int64_t products = m.activation == ActivationKind::swiglu ? 2 : 1;
+    std::int64_t elements = 2 * h + h + 2 * m.num_kv_heads * (h / m.num_heads);
+    std::int64_t statistics = 4;
+    elements += again.norm ? 0 : 2 * h;
+    elements += again.attention ? 0 : h;
+    statistics += again.attention ? 0 : m.num_heads;
+    elements += again.mlp ? 0 : products * m.ffn_hidden_size;
+    elements += again.mlp || again.gelu ? 0 : m.ffn_hidden_size;
+    return elements * item_bytes_of(token) + statistics * wide_bytes_of(token);
+  }
+
+  /// Bytes of attention probabilities kept: none by the fused kernel, which dropout rules out.
   [[nodiscard]] std::int64_t stored_scores(const BatchShape& shape) const {
     const bool dropped = model_.attention_dropout > 0;
     const bool math = dropped || model_.attention == AttentionKind::math;
     const std::int64_t one = shape.batch * model_.num_heads * shape.sequence * shape.sequence;
-    return math ? one * (dropped ? 2 : 1) : 0;
+    const std::int64_t item = wide_bytes_of(layers_.hidden(shape, model_.hidden_size));
+    return math ? one * (dropped ? 2 : 1) * item : 0;
   }
 
   ModelConfig model_;
@@ -229,8 +249,9 @@ class HeadBlock : public Block {
     cost.forward_flops = 2.0 * static_cast<double>(tokens * hidden_ * padded_);
     cost.backward_flops = 2 * cost.forward_flops;
     cost.param_bytes = stored_bytes(parameters_of(norm_, head_), item);
-    cost.activation_bytes =
-        tokens * (2 * hidden_ + 2 + padded_) * item;  // x, norm, its statistics, logits
+    const std::int64_t norm = layers_.recompute().norm ? 0 : hidden_;
+    const std::int64_t statistics = 2 * wide_bytes_of(layers_.hidden(shape, hidden_));
+    cost.activation_bytes = tokens * ((hidden_ + norm + padded_) * item + statistics);
     return cost;
   }
 

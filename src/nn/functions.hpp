@@ -14,20 +14,30 @@
 
 namespace colossal {
 
+/// What a node does not keep of its work, for its users and itself to have it computed once more in
+/// backward, bit for bit: nothing, its output, or (layers with a product) also that product.
+enum class Rebuild : std::uint8_t { nothing, output, product };
+
 /// y_bso = x_bsi W^T + b; with `activation`, act(y). W [out, in]; bias may be undefined without an
-/// activation. `activation`: gelu, gelu_tanh, relu. Up to kernels::kFewRows rows without autograd:
-/// a row's result does not depend, bit for bit, on the others.
+/// activation. `activation`: gelu, gelu_tanh, relu. Without one, `rebuild` is nothing or product.
+/// Up to kernels::kFewRows rows without autograd: a row's result does not depend, bit for bit, on
+/// the others.
 [[nodiscard]] at::Tensor linear(const at::Tensor& x_bsi,
                                 const at::Tensor& weight_oi,
                                 const at::Tensor& bias_o,
-                                std::optional<ActivationKind> activation = std::nullopt);
+                                std::optional<ActivationKind> activation = std::nullopt,
+                                Rebuild rebuild = Rebuild::nothing);
+
+/// Rows of weight_rh by index. Gradients of equal indices are added in fp32 at least.
+[[nodiscard]] at::Tensor embedding(const at::Tensor& weight_rh, const at::Tensor& indices);
 
 /// {LayerNorm(x), x}: the start of a residual branch. Who goes on with the second result in place
 /// of x gets the sum of both gradients from one pass.
 [[nodiscard]] std::pair<at::Tensor, at::Tensor> layer_norm_fork(const at::Tensor& x_bsh,
                                                                 const at::Tensor& weight_h,
                                                                 const at::Tensor& bias_h,
-                                                                double eps);
+                                                                double eps,
+                                                                Rebuild rebuild = Rebuild::nothing);
 
 /// residual + dropout(x), see kernels::dropout. `residual` may be undefined.
 [[nodiscard]] at::Tensor keyed_dropout(const at::Tensor& x,
@@ -35,16 +45,20 @@ namespace colossal {
                                        const kernels::DropoutKey& key);
 
 /// silu(gate) * up.
-[[nodiscard]] at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+[[nodiscard]] at::Tensor swiglu(const at::Tensor& gate,
+                                const at::Tensor& up,
+                                Rebuild rebuild = Rebuild::nothing);
 
 /// softmax(q k^T / sqrt(head_dim) + mask) v of a packed qkv, see kernels::attention_forward:
 /// probabilities are never stored. starts_bs may be undefined. Returns context_bsh.
 [[nodiscard]] at::Tensor attention(const at::Tensor& qkv_bsd,
                                    const kernels::AttentionShape& shape,
-                                   const at::Tensor& starts_bs = {});
+                                   const at::Tensor& starts_bs = {},
+                                   Rebuild rebuild = Rebuild::nothing);
 
-/// Scalar sum over labelled tokens of the cross entropy, see kernels::token_loss. Consumes
-/// logits_bsv: where a gradient is wanted they are overwritten by it, so nobody may use them after.
+/// Scalar sum over labelled tokens of the cross entropy (fp32 for 16 bits), see
+/// kernels::token_loss. Consumes logits_bsv: where a gradient is wanted they are overwritten by it,
+/// so nobody may use them after.
 [[nodiscard]] at::Tensor token_loss(const at::Tensor& logits_bsv,
                                     const at::Tensor& labels_bs,
                                     std::int64_t vocabulary);

@@ -70,6 +70,15 @@ class TokenLoss : public Layer {
   virtual at::Tensor forward(const at::Tensor& logits_bsv, const at::Tensor& labels_bs) = 0;
 };
 
+/// Which results of layers backward computes again instead of keeping them; the values are the
+/// same, bit for bit.
+struct Recompute {
+  bool gelu = false;       ///< results of activation functions (of any kind)
+  bool norm = false;       ///< results of normalisations
+  bool attention = false;  ///< results of attention cores (not of `math` or with dropout)
+  bool mlp = false;        ///< products of feed-forward layers too, not only their activations
+};
+
 /// What the factory must know of a linear layer.
 struct LinearSpec {
   std::string name;  ///< canonical prefix: "blocks.3.attn.qkv"
@@ -80,7 +89,8 @@ struct LinearSpec {
       out_parts;  ///< fused parts of the output (q,k,v), each split on its own; empty: one
   InitSpec init;
   std::optional<ActivationKind>
-      activation;  ///< gelu, gelu_tanh or relu of the result; needs a bias
+      activation;             ///< gelu, gelu_tanh or relu of the result; needs a bias
+  bool feed_forward = false;  ///< of those whose results Recompute::mlp drops
 };
 
 /// What the factory must know of a vocabulary or table.
@@ -143,11 +153,14 @@ class LayerFactory {
   virtual std::unique_ptr<AttentionCore> attention(const AttentionSpec& spec) = 0;
   virtual std::unique_ptr<Dropout> dropout(const DropoutSpec& spec) = 0;
   virtual std::unique_ptr<TokenLoss> token_loss(std::int64_t vocabulary) = 0;
+  /// What its layers compute again in backward.
+  [[nodiscard]] virtual const Recompute& recompute() const noexcept = 0;
   /// The [B,S,H] tensor "hidden" between blocks for micro-batches of this shape.
   [[nodiscard]] virtual BoundarySpec hidden(const BatchShape& shape, std::int64_t size) const = 0;
 };
 
 /// The factory of tensor size 1: every layer whole on its rank. Keeps a reference to `context`.
-[[nodiscard]] std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context);
+[[nodiscard]] std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context,
+                                                           const Recompute& recompute = {});
 
 }  // namespace colossal

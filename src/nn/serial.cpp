@@ -1,12 +1,12 @@
 // What are the layers of a rank that holds whole tensors? The factory of tensor size 1.
 #include "core/error.hpp"
 #include "nn/functions.hpp"
+#include "nn/kernels/element.hpp"
 #include "nn/kv_cache.hpp"
 #include "nn/layers.hpp"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
@@ -32,9 +32,10 @@ ParamSpec whole(const std::string& name, Shape shape, const InitSpec& init) {
 
 class SerialLinear : public Linear {
  public:
-  explicit SerialLinear(const LinearSpec& spec)
+  SerialLinear(const LinearSpec& spec, const Recompute& recompute)
       : weight_(whole(spec.name + ".weight", {spec.out, spec.in}, spec.init)),
-        activation_(spec.activation) {
+        activation_(spec.activation),
+        rebuild_(rebuild_of(spec, recompute)) {
     if (spec.bias) {
       bias_.emplace(whole(spec.name + ".bias", {spec.out}, {}));
     }
@@ -43,7 +44,8 @@ class SerialLinear : public Linear {
   explicit SerialLinear(const HeadSpec& spec) : weight_(head_weight(spec)) {}
 
   at::Tensor forward(const at::Tensor& x_bsi) override {
-    return linear(x_bsi, weight_.tensor(), bias_ ? bias_->tensor() : at::Tensor(), activation_);
+    return linear(
+        x_bsi, weight_.tensor(), bias_ ? bias_->tensor() : at::Tensor(), activation_, rebuild_);
   }
 
   std::vector<Parameter*> parameters() override {
@@ -51,6 +53,13 @@ class SerialLinear : public Linear {
   }
 
  private:
+  static Rebuild rebuild_of(const LinearSpec& spec, const Recompute& recompute) {
+    if (spec.feed_forward && recompute.mlp) {
+      return Rebuild::product;
+    }
+    return spec.activation && recompute.gelu ? Rebuild::output : Rebuild::nothing;
+  }
+
   static ParamSpec head_weight(const HeadSpec& spec) {
     ParamSpec weight = whole(spec.name + ".weight", {spec.vocabulary, spec.hidden}, spec.init);
     weight.padded = {spec.padded_vocabulary, spec.hidden};
@@ -61,6 +70,7 @@ class SerialLinear : public Linear {
   Parameter weight_;
   std::optional<Parameter> bias_;
   std::optional<ActivationKind> activation_;
+  Rebuild rebuild_ = Rebuild::nothing;
 };
 
 class SerialEmbedding : public Embedding {
@@ -82,7 +92,7 @@ class SerialEmbedding : public Embedding {
             weight.spec().name,
             rows);
     }
-    return at::embedding(weight.tensor(), indices);
+    return embedding(weight.tensor(), indices);
   }
 
   std::vector<Parameter*> parameters() override { return {&weight_}; }
@@ -99,15 +109,16 @@ class SerialEmbedding : public Embedding {
 
 class SerialNorm : public Norm {
  public:
-  explicit SerialNorm(const NormSpec& spec)
+  SerialNorm(const NormSpec& spec, const Recompute& recompute)
       : weight_(whole(spec.name + ".weight", {spec.hidden}, {InitSpec::Kind::ones, 0})),
         bias_(whole(spec.name + ".bias", {spec.hidden}, {})),
-        eps_(spec.eps) {}
+        eps_(spec.eps),
+        rebuild_(recompute.norm ? Rebuild::output : Rebuild::nothing) {}
 
   at::Tensor forward(const at::Tensor& x_bsh) override { return fork(x_bsh).first; }
 
   std::pair<at::Tensor, at::Tensor> fork(const at::Tensor& x_bsh) override {
-    return layer_norm_fork(x_bsh, weight_.tensor(), bias_.tensor(), eps_);
+    return layer_norm_fork(x_bsh, weight_.tensor(), bias_.tensor(), eps_, rebuild_);
   }
 
   std::vector<Parameter*> parameters() override { return {&weight_, &bias_}; }
@@ -116,6 +127,7 @@ class SerialNorm : public Norm {
   Parameter weight_;
   Parameter bias_;
   double eps_;
+  Rebuild rebuild_;
 };
 
 /// Key of one site in this batch. `sample_numel`: elements of one sample's activation, so that
@@ -155,9 +167,13 @@ class SerialDropout : public Dropout {
 class SerialAttention : public AttentionCore {
  public:
   /// `cache` may be null.
-  SerialAttention(const AttentionSpec& spec, std::uint64_t seed, KvCache* cache)
+  SerialAttention(const AttentionSpec& spec,
+                  std::uint64_t seed,
+                  const Recompute& recompute,
+                  KvCache* cache)
       : spec_(spec),
         stream_(stream_key(seed, spec.name)),
+        rebuild_(recompute.attention ? Rebuild::output : Rebuild::nothing),
         cache_(cache),
         layer_(cache == nullptr ? 0 : cache->add_layer()) {}
 
@@ -170,9 +186,12 @@ class SerialAttention : public AttentionCore {
     const bool drop = spec_.dropout > 0 && batch.training;
     const at::Tensor starts_bs = batch.find("document_starts");
     if (!spec_.math && !drop) {
-      return attention(qkv_bsd, shape, starts_bs);
+      return attention(qkv_bsd, shape, starts_bs, rebuild_);
     }
-    return math_attention(kernels::split_heads(qkv_bsd, shape), starts_bs, drop ? &batch : nullptr);
+    // softmax of 16 bits would lose what is close to its top; scores could overflow fp16
+    const at::Tensor wide_bsd = kernels::widened(qkv_bsd);
+    const kernels::QkvViews heads = kernels::split_heads(wide_bsd, shape);
+    return math_attention(heads, starts_bs, drop ? &batch : nullptr).to(qkv_bsd.scalar_type());
   }
 
   std::vector<Parameter*> parameters() override { return {}; }
@@ -212,6 +231,7 @@ class SerialAttention : public AttentionCore {
 
   AttentionSpec spec_;
   std::uint64_t stream_;
+  Rebuild rebuild_;
   KvCache* cache_;
   int layer_;
 };
@@ -232,14 +252,14 @@ class SerialTokenLoss : public TokenLoss {
 
 class SerialFactory : public LayerFactory {
  public:
-  SerialFactory(const ParallelContext& context, KvCache* cache)
-      : context_(context), cache_(cache) {}
+  SerialFactory(const ParallelContext& context, const Recompute& recompute, KvCache* cache)
+      : context_(context), recompute_(recompute), cache_(cache) {}
 
   std::unique_ptr<Linear> expand(const LinearSpec& spec) override {
-    return std::make_unique<SerialLinear>(spec);
+    return std::make_unique<SerialLinear>(spec, recompute_);
   }
   std::unique_ptr<Linear> contract(const LinearSpec& spec) override {
-    return std::make_unique<SerialLinear>(spec);
+    return std::make_unique<SerialLinear>(spec, recompute_);
   }
   std::unique_ptr<Embedding> vocabulary(const EmbeddingSpec& spec) override {
     return std::make_unique<SerialEmbedding>(spec);
@@ -251,10 +271,10 @@ class SerialFactory : public LayerFactory {
     return std::make_unique<SerialLinear>(spec);
   }
   std::unique_ptr<Norm> norm(const NormSpec& spec) override {
-    return std::make_unique<SerialNorm>(spec);
+    return std::make_unique<SerialNorm>(spec, recompute_);
   }
   std::unique_ptr<AttentionCore> attention(const AttentionSpec& spec) override {
-    return std::make_unique<SerialAttention>(spec, context_.seed(), cache_);
+    return std::make_unique<SerialAttention>(spec, context_.seed(), recompute_, cache_);
   }
   std::unique_ptr<Dropout> dropout(const DropoutSpec& spec) override {
     return std::make_unique<SerialDropout>(spec, context_.seed());
@@ -270,19 +290,23 @@ class SerialFactory : public LayerFactory {
     return {"hidden", {rows, shape.sequence, size}, layout, context_.dtype(), true};
   }
 
+  [[nodiscard]] const Recompute& recompute() const noexcept override { return recompute_; }
+
  private:
   const ParallelContext& context_;
+  Recompute recompute_;
   KvCache* cache_;
 };
 
 }  // namespace
 
-std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context) {
-  return std::make_unique<SerialFactory>(context, nullptr);
+std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context,
+                                             const Recompute& recompute) {
+  return std::make_unique<SerialFactory>(context, recompute, nullptr);
 }
 
 std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context, KvCache& cache) {
-  return std::make_unique<SerialFactory>(context, &cache);
+  return std::make_unique<SerialFactory>(context, Recompute{}, &cache);
 }
 
 }  // namespace colossal

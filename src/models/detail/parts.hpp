@@ -4,6 +4,7 @@
 #include "nn/block.hpp"
 #include "nn/layers.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,12 @@ inline std::int64_t stored_bytes(const std::vector<Parameter*>& parameters,
 /// Bytes of one element of a boundary tensor.
 inline std::int64_t item_bytes_of(const BoundarySpec& boundary) {
   return static_cast<std::int64_t>(c10::elementSize(boundary.dtype));
+}
+
+/// Bytes of one statistic of such a tensor: fp32 at least.
+inline std::int64_t wide_bytes_of(const BoundarySpec& boundary) {
+  constexpr std::int64_t kSingle = 4;
+  return std::max(item_bytes_of(boundary), kSingle);
 }
 
 /// The one tensor "hidden" that most blocks hand on.

@@ -1,4 +1,4 @@
-// Nonlinearities with their bias, vectorised for fp32.
+// Nonlinearities with their bias, vectorised for fp32, bf16 and fp16.
 #include "nn/kernels/activation.hpp"
 
 #include "nn/kernels/parallel.hpp"
@@ -60,50 +60,50 @@ struct GeluTanh {
 };
 
 /// Pointers of one call; rows of `width` elements.
-template <class T>
+template <class S>
 struct Rows {
-  const T* grad;
-  const T* pre;
-  const T* bias;
-  T* out;
+  const S* grad;
+  const S* pre;
+  const S* bias;
+  S* out;
   std::int64_t width;
 };
 
-template <class Act, class T>
-[[gnu::always_inline]] inline void forward_rows(const Rows<T>& a,
+template <class Act, class S>
+[[gnu::always_inline]] inline void forward_rows(const Rows<S>& a,
                                                 std::int64_t begin,
                                                 std::int64_t end) {
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* __restrict pre = a.pre + r * a.width;
-    const T* __restrict bias = a.bias;
-    T* __restrict out = a.out + r * a.width;
+    const S* __restrict pre = a.pre + r * a.width;
+    const S* __restrict bias = a.bias;
+    S* __restrict out = a.out + r * a.width;
     for (std::int64_t i = 0; i < a.width; ++i) {
-      out[i] = Act::value(pre[i] + bias[i]);
+      out[i] = store<S>(Act::value(load(pre[i]) + load(bias[i])));
     }
   }
 }
 
-template <class Act, class T>
-[[gnu::always_inline]] inline void backward_rows(const Rows<T>& a,
-                                                 T* __restrict bias_grad,
+template <class Act, class S>
+[[gnu::always_inline]] inline void backward_rows(const Rows<S>& a,
+                                                 Wide<S>* __restrict bias_grad,
                                                  std::int64_t begin,
                                                  std::int64_t end) {
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* __restrict grad = a.grad + r * a.width;
-    const T* __restrict pre = a.pre + r * a.width;
-    const T* __restrict bias = a.bias;
-    T* __restrict out = a.out + r * a.width;
+    const S* __restrict grad = a.grad + r * a.width;
+    const S* __restrict pre = a.pre + r * a.width;
+    const S* __restrict bias = a.bias;
+    S* __restrict out = a.out + r * a.width;
     for (std::int64_t i = 0; i < a.width; ++i) {
-      const T d = grad[i] * Act::slope(pre[i] + bias[i]);
-      out[i] = d;
+      const Wide<S> d = load(grad[i]) * Act::slope(load(pre[i]) + load(bias[i]));
+      out[i] = store<S>(d);
       bias_grad[i] += d;
     }
   }
 }
 
-template <class T>
+template <class S>
 [[gnu::always_inline]] inline void forward_kind(ActivationKind kind,
-                                                const Rows<T>& a,
+                                                const Rows<S>& a,
                                                 std::int64_t begin,
                                                 std::int64_t end) {
   if (kind == ActivationKind::gelu) {
@@ -115,9 +115,12 @@ template <class T>
   }
 }
 
-template <class T>
-[[gnu::always_inline]] inline void backward_kind(
-    ActivationKind kind, const Rows<T>& a, T* bias_grad, std::int64_t begin, std::int64_t end) {
+template <class S>
+[[gnu::always_inline]] inline void backward_kind(ActivationKind kind,
+                                                 const Rows<S>& a,
+                                                 Wide<S>* bias_grad,
+                                                 std::int64_t begin,
+                                                 std::int64_t end) {
   if (kind == ActivationKind::gelu) {
     backward_rows<Gelu>(a, bias_grad, begin, end);
   } else if (kind == ActivationKind::gelu_tanh) {
@@ -127,39 +130,43 @@ template <class T>
   }
 }
 
-template <class T>
-[[gnu::always_inline]] inline void swiglu_span(const T* __restrict gate,
-                                               const T* __restrict up,
-                                               T* __restrict out,
+template <class S>
+[[gnu::always_inline]] inline void swiglu_span(const S* __restrict gate,
+                                               const S* __restrict up,
+                                               S* __restrict out,
                                                std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = gate[i] * vector_sigmoid(gate[i]) * up[i];
+    const Wide<S> g = load(gate[i]);
+    out[i] = store<S>(g * vector_sigmoid(g) * load(up[i]));
   }
 }
 
 /// In: grad, gate, up. Out: gradients of gate and up.
-template <class T>
+template <class S>
 struct SwigluSpan {
-  const T* grad;
-  const T* gate;
-  const T* up;
-  T* gate_grad;
-  T* up_grad;
+  const S* grad;
+  const S* gate;
+  const S* up;
+  S* gate_grad;
+  S* up_grad;
 };
 
-template <class T>
-[[gnu::always_inline]] inline void swiglu_backward_span(const SwigluSpan<T>& a,
+template <class S>
+[[gnu::always_inline]] inline void swiglu_backward_span(const SwigluSpan<S>& a,
                                                         std::int64_t begin,
                                                         std::int64_t end) {
-  const T* __restrict grad = a.grad;
-  const T* __restrict gate = a.gate;
-  const T* __restrict up = a.up;
-  T* __restrict gate_grad = a.gate_grad;
-  T* __restrict up_grad = a.up_grad;
+  using T = Wide<S>;
+  const S* __restrict grad = a.grad;
+  const S* __restrict gate = a.gate;
+  const S* __restrict up = a.up;
+  S* __restrict gate_grad = a.gate_grad;
+  S* __restrict up_grad = a.up_grad;
   for (std::int64_t i = begin; i < end; ++i) {
-    const T s = vector_sigmoid(gate[i]);
-    gate_grad[i] = grad[i] * up[i] * s * (T{1} + gate[i] * (T{1} - s));
-    up_grad[i] = grad[i] * gate[i] * s;
+    const T d = load(grad[i]);
+    const T g = load(gate[i]);
+    const T s = vector_sigmoid(g);
+    gate_grad[i] = store<S>(d * load(up[i]) * s * (T{1} + g * (T{1} - s)));
+    up_grad[i] = store<S>(d * g * s);
   }
 }
 
@@ -174,11 +181,31 @@ COLOSSAL_VECTOR_CLONES void forward(ActivationKind k,
 void forward(ActivationKind k, const Rows<double>& a, std::int64_t b, std::int64_t e) {
   forward_kind(k, a, b, e);
 }
+COLOSSAL_VECTOR_CLONES void forward(ActivationKind k,
+                                    const Rows<c10::BFloat16>& a,
+                                    std::int64_t b,
+                                    std::int64_t e) {
+  forward_kind(k, a, b, e);
+}
+COLOSSAL_VECTOR_CLONES void forward(ActivationKind k,
+                                    const Rows<c10::Half>& a,
+                                    std::int64_t b,
+                                    std::int64_t e) {
+  forward_kind(k, a, b, e);
+}
 COLOSSAL_VECTOR_CLONES void backward(
     ActivationKind k, const Rows<float>& a, float* db, std::int64_t b, std::int64_t e) {
   backward_kind(k, a, db, b, e);
 }
 void backward(ActivationKind k, const Rows<double>& a, double* db, std::int64_t b, std::int64_t e) {
+  backward_kind(k, a, db, b, e);
+}
+COLOSSAL_VECTOR_CLONES void backward(
+    ActivationKind k, const Rows<c10::BFloat16>& a, float* db, std::int64_t b, std::int64_t e) {
+  backward_kind(k, a, db, b, e);
+}
+COLOSSAL_VECTOR_CLONES void backward(
+    ActivationKind k, const Rows<c10::Half>& a, float* db, std::int64_t b, std::int64_t e) {
   backward_kind(k, a, db, b, e);
 }
 COLOSSAL_VECTOR_CLONES void swiglu(const float* gate, const float* up, float* out, std::int64_t n) {
@@ -187,12 +214,34 @@ COLOSSAL_VECTOR_CLONES void swiglu(const float* gate, const float* up, float* ou
 void swiglu(const double* gate, const double* up, double* out, std::int64_t n) {
   swiglu_span(gate, up, out, n);
 }
+COLOSSAL_VECTOR_CLONES void swiglu(const c10::BFloat16* gate,
+                                   const c10::BFloat16* up,
+                                   c10::BFloat16* out,
+                                   std::int64_t n) {
+  swiglu_span(gate, up, out, n);
+}
+COLOSSAL_VECTOR_CLONES void swiglu(const c10::Half* gate,
+                                   const c10::Half* up,
+                                   c10::Half* out,
+                                   std::int64_t n) {
+  swiglu_span(gate, up, out, n);
+}
 COLOSSAL_VECTOR_CLONES void swiglu_grad(const SwigluSpan<float>& a,
                                         std::int64_t b,
                                         std::int64_t e) {
   swiglu_backward_span(a, b, e);
 }
 void swiglu_grad(const SwigluSpan<double>& a, std::int64_t b, std::int64_t e) {
+  swiglu_backward_span(a, b, e);
+}
+COLOSSAL_VECTOR_CLONES void swiglu_grad(const SwigluSpan<c10::BFloat16>& a,
+                                        std::int64_t b,
+                                        std::int64_t e) {
+  swiglu_backward_span(a, b, e);
+}
+COLOSSAL_VECTOR_CLONES void swiglu_grad(const SwigluSpan<c10::Half>& a,
+                                        std::int64_t b,
+                                        std::int64_t e) {
   swiglu_backward_span(a, b, e);
 }
 
@@ -221,14 +270,15 @@ BiasActGrad bias_act_backward(const at::Tensor& grad_mf,
                               ActivationKind kind) {
   at::Tensor out_mf = at::empty_like(pre_mf);
   // one partial sum per thread, added in thread order: the result depends on their number only
-  at::Tensor sums = at::zeros({at::get_num_threads(), pre_mf.size(1)}, pre_mf.options());
+  at::Tensor sums = at::zeros({at::get_num_threads(), pre_mf.size(1)},
+                              pre_mf.options().dtype(wide_dtype(pre_mf.scalar_type())));
   with_floating(pre_mf, [&]<class T>(T) {
     const Rows<T> rows{grad_mf.const_data_ptr<T>(),
                        pre_mf.const_data_ptr<T>(),
                        bias_f.const_data_ptr<T>(),
                        out_mf.mutable_data_ptr<T>(),
                        pre_mf.size(1)};
-    T* const partial = sums.mutable_data_ptr<T>();
+    auto* const partial = sums.mutable_data_ptr<Wide<T>>();
     parallel_rows(pre_mf.size(0), rows.width, [&](std::int64_t begin, std::int64_t end) {
       backward(kind, rows, partial + at::get_thread_num() * rows.width, begin, end);
     });

@@ -8,7 +8,8 @@
 
 namespace colossal::kernels {
 
-/// act(pre_mf + bias_f), m rows. `kind`: gelu, gelu_tanh or relu. All contiguous, fp32 or fp64.
+/// act(pre_mf + bias_f), m rows. `kind`: gelu, gelu_tanh or relu. All contiguous, of one floating
+/// dtype; 16 bits are computed in fp32 and rounded once.
 [[nodiscard]] at::Tensor bias_act_forward(const at::Tensor& pre_mf,
                                           const at::Tensor& bias_f,
                                           ActivationKind kind);
@@ -16,7 +17,7 @@ namespace colossal::kernels {
 /// What bias_act_backward returns, named after the inputs.
 struct BiasActGrad {
   at::Tensor pre_mf;
-  at::Tensor bias_f;
+  at::Tensor bias_f;  ///< fp32 for 16 bits: a sum over rows
 };
 
 /// Gradients of bias_act_forward for the gradient `grad_mf` of its result.

@@ -1,8 +1,9 @@
-// Which attention kernel runs? Our own for fp32, ATen's for the rest.
+// Which attention kernel runs? Our own for fp32, ATen's for the rest; 16 bits are widened.
 #include "nn/kernels/attention.hpp"
 
 #include "core/error.hpp"
 #include "nn/kernels/attention_rows.hpp"
+#include "nn/kernels/element.hpp"
 #include "nn/kernels/tile.hpp"
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -116,6 +117,44 @@ AttentionResult aten_forward(const at::Tensor& qkv_bsd,
   return all;
 }
 
+/// attention_forward() of fp32 or fp64.
+AttentionResult wide_forward(const at::Tensor& qkv_bsd,
+                             const AttentionShape& shape,
+                             const at::Tensor& starts_bs) {
+  if (own_kernel(qkv_bsd, shape)) {
+    return attention_rows_forward(qkv_bsd, shape, starts_bs);
+  }
+  return starts_bs.defined() ? aten_forward(qkv_bsd, shape, starts_bs)
+                             : aten_forward(qkv_bsd, shape);
+}
+
+/// attention_backward() of fp32 or fp64.
+at::Tensor wide_backward(const at::Tensor& grad_bsh,
+                         const at::Tensor& qkv_bsd,
+                         const AttentionResult& forward,
+                         const AttentionShape& shape,
+                         const at::Tensor& starts_bs) {
+  if (own_kernel(qkv_bsd, shape)) {
+    return attention_rows_backward(grad_bsh, qkv_bsd, forward, shape, starts_bs);
+  }
+  at::Tensor qkv_grad = at::empty_like(qkv_bsd);
+  if (!starts_bs.defined()) {
+    aten_backward(grad_bsh, qkv_bsd, forward, shape, qkv_grad);
+    return qkv_grad;
+  }
+  for_each_document(starts_bs, [&](std::int64_t b, std::int64_t begin, std::int64_t length) {
+    const auto part = [&](const at::Tensor& x, std::int64_t dim) {
+      return document_of(x, b, dim, begin, length);
+    };
+    aten_backward(part(grad_bsh, 1),
+                  part(qkv_bsd, 1),
+                  {part(forward.context_bsh, 1), part(forward.log_sum, 2).contiguous()},
+                  shape,
+                  part(qkv_grad, 1));
+  });
+  return qkv_grad;
+}
+
 }  // namespace
 
 QkvViews split_heads(const at::Tensor& qkv_bsd, const AttentionShape& shape) {
@@ -136,11 +175,10 @@ AttentionResult attention_forward(const at::Tensor& qkv_bsd,
         ErrorKind::internal,
         "attention-documents",
         "documents are told apart by causal attention only");
-  if (own_kernel(qkv_bsd, shape)) {
-    return attention_rows_forward(qkv_bsd, shape, starts_bs);
-  }
-  return starts_bs.defined() ? aten_forward(qkv_bsd, shape, starts_bs)
-                             : aten_forward(qkv_bsd, shape);
+  const at::Tensor wide_bsd = widened(qkv_bsd);
+  AttentionResult result = wide_forward(wide_bsd, shape, starts_bs);
+  result.context_bsh = result.context_bsh.to(qkv_bsd.scalar_type());
+  return result;
 }
 
 at::Tensor attention_backward(const at::Tensor& grad_bsh,
@@ -148,25 +186,12 @@ at::Tensor attention_backward(const at::Tensor& grad_bsh,
                               const AttentionResult& forward,
                               const AttentionShape& shape,
                               const at::Tensor& starts_bs) {
-  if (own_kernel(qkv_bsd, shape)) {
-    return attention_rows_backward(grad_bsh, qkv_bsd, forward, shape, starts_bs);
-  }
-  at::Tensor qkv_grad = at::empty_like(qkv_bsd);
-  if (!starts_bs.defined()) {
-    aten_backward(grad_bsh, qkv_bsd, forward, shape, qkv_grad);
-    return qkv_grad;
-  }
-  for_each_document(starts_bs, [&](std::int64_t b, std::int64_t begin, std::int64_t length) {
-    const auto part = [&](const at::Tensor& x, std::int64_t dim) {
-      return document_of(x, b, dim, begin, length);
-    };
-    aten_backward(part(grad_bsh, 1),
-                  part(qkv_bsd, 1),
-                  {part(forward.context_bsh, 1), part(forward.log_sum, 2).contiguous()},
-                  shape,
-                  part(qkv_grad, 1));
-  });
-  return qkv_grad;
+  return wide_backward(widened(grad_bsh),
+                       widened(qkv_bsd),
+                       {widened(forward.context_bsh), forward.log_sum},
+                       shape,
+                       starts_bs)
+      .to(qkv_bsd.scalar_type());
 }
 
 }  // namespace colossal::kernels

@@ -30,10 +30,11 @@ struct QkvViews {
 /// What forward returns: context and what backward needs of it.
 struct AttentionResult {
   at::Tensor context_bsh;  ///< h = num_heads * head_dim
-  at::Tensor log_sum;      ///< log of the sum of exp(scores) of each head and query
+  at::Tensor log_sum;  ///< log of the sum of exp(scores) of each head and query; fp32 for 16 bits
 };
 
-/// softmax(q k^T / sqrt(head_dim) + mask) v. qkv_bsd contiguous, fp32 or fp64. With starts_bs
+/// softmax(q k^T / sqrt(head_dim) + mask) v. qkv_bsd contiguous; 16 bits are computed
+/// in fp32 and rounded at the end. With starts_bs
 /// ("document_starts" of Batch, contiguous), which needs a causal shape, query i sees the keys from
 /// starts_bs[i] to i only; blocks of keys that no query sees are not computed.
 [[nodiscard]] AttentionResult attention_forward(const at::Tensor& qkv_bsd,

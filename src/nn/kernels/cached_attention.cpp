@@ -165,7 +165,7 @@ at::Tensor cached_attention(const at::Tensor& qkv_bsd,
                             const CacheRows& cache) {
   const std::int64_t hidden = shape.num_heads * shape.head_dim;
   at::Tensor context_bsh = at::empty({qkv_bsd.size(0), qkv_bsd.size(1), hidden}, qkv_bsd.options());
-  with_floating(qkv_bsd, [&]<class T>(T) { attend_all<T>(qkv_bsd, shape, cache, context_bsh); });
+  with_wide(qkv_bsd, [&]<class T>(T) { attend_all<T>(qkv_bsd, shape, cache, context_bsh); });
   return context_bsh;
 }
 

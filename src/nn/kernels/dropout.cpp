@@ -16,19 +16,19 @@ namespace {
 constexpr std::int64_t kBlocks = 64;  // Philox blocks drawn at a time
 constexpr std::int64_t kWords = 4 * kBlocks;
 
-template <class T>
+template <class S>
 struct Args {
-  const T* x;
-  const T* residual;  // may be null
-  T* out;
+  const S* x;
+  const S* residual;  // may be null
+  S* out;
   DropoutKey key;
   std::uint32_t threshold;  // smallest word that keeps
-  T scale;
+  Wide<S> scale;
 };
 
 /// Elements [begin, end), which lie in the kWords words that start at block `block`.
-template <class T>
-[[gnu::always_inline]] inline void drop(const Args<T>& a,
+template <class S>
+[[gnu::always_inline]] inline void drop(const Args<S>& a,
                                         std::uint64_t block,
                                         std::int64_t begin,
                                         std::int64_t end) {
@@ -47,16 +47,20 @@ template <class T>
   }
   const std::uint64_t skip = a.key.first + static_cast<std::uint64_t>(begin) - 4 * block;
   const std::uint32_t* const word = words + skip;
-  const T* __restrict x = a.x + begin;
-  T* __restrict out = a.out + begin;
+  const S* __restrict x = a.x + begin;
+  S* __restrict out = a.out + begin;
   const std::int64_t count = end - begin;
-  for (std::int64_t i = 0; i < count; ++i) {
-    out[i] = word[i] >= a.threshold ? x[i] * a.scale : T{0};
-  }
-  if (a.residual != nullptr) {
-    const T* __restrict residual = a.residual + begin;
+  const auto kept = [&](std::int64_t i) {
+    return word[i] >= a.threshold ? load(x[i]) * a.scale : Wide<S>{0};
+  };
+  if (a.residual == nullptr) {
     for (std::int64_t i = 0; i < count; ++i) {
-      out[i] += residual[i];
+      out[i] = store<S>(kept(i));
+    }
+  } else {  // added before the result is rounded to its dtype
+    const S* __restrict residual = a.residual + begin;
+    for (std::int64_t i = 0; i < count; ++i) {
+      out[i] = store<S>(kept(i) + load(residual[i]));
     }
   }
 }
@@ -68,6 +72,18 @@ COLOSSAL_VECTOR_CLONES void drop_lanes(const Args<float>& a,
   drop(a, block, begin, end);
 }
 COLOSSAL_VECTOR_CLONES void drop_lanes(const Args<double>& a,
+                                       std::uint64_t block,
+                                       std::int64_t begin,
+                                       std::int64_t end) {
+  drop(a, block, begin, end);
+}
+COLOSSAL_VECTOR_CLONES void drop_lanes(const Args<c10::BFloat16>& a,
+                                       std::uint64_t block,
+                                       std::int64_t begin,
+                                       std::int64_t end) {
+  drop(a, block, begin, end);
+}
+COLOSSAL_VECTOR_CLONES void drop_lanes(const Args<c10::Half>& a,
                                        std::uint64_t block,
                                        std::int64_t begin,
                                        std::int64_t end) {
@@ -95,7 +111,7 @@ at::Tensor dropout(const at::Tensor& x, const at::Tensor& residual, const Dropou
                        out.mutable_data_ptr<T>(),
                        key,
                        static_cast<std::uint32_t>(std::min(std::round(key.p * 0x1p32), 0x1p32 - 1)),
-                       static_cast<T>(1 / (1 - key.p))};
+                       static_cast<Wide<T>>(1 / (1 - key.p))};
     parallel_rows(
         x.numel(), 1, [&](std::int64_t begin, std::int64_t end) { drop_range(args, begin, end); });
   });

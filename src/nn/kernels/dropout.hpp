@@ -17,7 +17,8 @@ struct DropoutKey {
 };
 
 /// residual + (kept ? x / (1 - p) : 0); element i of the contiguous x is element key.first + i of
-/// the whole activation. `residual` may be undefined (0). fp32 or fp64.
+/// the whole activation. `residual` may be undefined (0). Any floating dtype; the
+/// sum is rounded once.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& x,
                                  const at::Tensor& residual,
                                  const DropoutKey& key);

@@ -126,7 +126,7 @@ at::Tensor linear_few_rows(const at::Tensor& x_mi,
   const std::int64_t rows = x_mi.size(0);
   const std::int64_t out = weight_oi.size(0);
   at::Tensor y_mo = at::empty({rows, out}, x_mi.options());
-  with_floating(x_mi, [&]<class T>(T) {
+  with_wide(x_mi, [&]<class T>(T) {
     const Product<T> product{x_mi.const_data_ptr<T>(),
                              weight_oi.const_data_ptr<T>(),
                              bias_o.defined() ? bias_o.const_data_ptr<T>() : nullptr,

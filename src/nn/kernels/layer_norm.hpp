@@ -6,14 +6,15 @@
 
 namespace colossal::kernels {
 
-/// The result and what backward needs of it, one value a row.
+/// The result and what backward needs of it, one value a row (fp32 for 16 bits).
 struct LayerNormResult {
   at::Tensor y_mh;
   at::Tensor mean_m;
   at::Tensor rstd_m;  ///< 1 / sqrt(variance + eps), variance biased
 };
 
-/// (x - mean) * rstd * weight + bias over rows of x_mh. All contiguous, one dtype of fp32, fp64.
+/// (x - mean) * rstd * weight + bias over rows of x_mh. All contiguous, of one floating
+/// dtype.
 [[nodiscard]] LayerNormResult layer_norm_forward(const at::Tensor& x_mh,
                                                  const at::Tensor& weight_h,
                                                  const at::Tensor& bias_h,
@@ -30,8 +31,8 @@ struct LayerNormSaved {
 /// What layer_norm_backward returns, named after the inputs.
 struct LayerNormGrad {
   at::Tensor x_mh;
-  at::Tensor weight_h;
-  at::Tensor bias_h;
+  at::Tensor weight_h;  ///< fp32 for 16 bits: a sum over rows
+  at::Tensor bias_h;    ///< the same
 };
 
 /// Gradients of layer_norm_forward for the gradient `grad_mh` of y; `residual_mh` (undefined: none)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/error.hpp"
+#include "nn/kernels/element.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
@@ -31,9 +32,30 @@ void parallel_rows(std::int64_t rows, std::int64_t row_numel, const F& f) {
   at::parallel_for(0, rows, grain, f);
 }
 
-/// Calls f(T{}) for the element type T of x. Errors: internal "kernel-dtype" unless fp32 or fp64.
+/// Calls f(S{}) for the element type S of x. Errors: internal "kernel-dtype" unless fp64, fp32,
+/// bf16 or fp16.
 template <class F>
 void with_floating(const at::Tensor& x, const F& f) {
+  switch (x.scalar_type()) {
+    case at::kFloat:
+      return f(float{});
+    case at::kDouble:
+      return f(double{});
+    case at::kBFloat16:
+      return f(c10::BFloat16{});
+    case at::kHalf:
+      return f(c10::Half{});
+    default:
+      fail(ErrorKind::internal,
+           "kernel-dtype",
+           "no kernel for tensors of {}",
+           c10::toString(x.scalar_type()));
+  }
+}
+
+/// The same for kernels that know no 16 bits: their callers widen.
+template <class F>
+void with_wide(const at::Tensor& x, const F& f) {
   if (x.scalar_type() == at::kFloat) {
     f(float{});
   } else {

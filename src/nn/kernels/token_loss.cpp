@@ -1,4 +1,4 @@
-// Rows of cross entropy, vectorised for fp32.
+// Rows of cross entropy, vectorised for fp32, bf16 and fp16; sums in fp32 at least.
 #include "nn/kernels/token_loss.hpp"
 
 #include "core/batch.hpp"
@@ -14,49 +14,84 @@ namespace colossal::kernels {
 
 namespace {
 
-template <class T>
+template <class S>
+inline constexpr double kLossGradScale = std::is_same_v<S, c10::Half> ? kHalfLossGradScale : 1;
+
+template <class S>
 struct Args {
-  T* logits;
+  S* logits;
   const std::int64_t* labels;
   std::int64_t width;  // padded
   std::int64_t vocabulary;
   bool want_grad;
 };
 
-/// -log softmax(z)[label]; with want_grad, z becomes softmax - onehot.
+/// The gradient of a row in place of its logits z: (softmax(z) - onehot) * kLossGradScale.
+template <class S>
+[[gnu::always_inline]] inline void write_gradient(
+    S* __restrict z, std::int64_t vocabulary, std::int64_t label, Wide<S> top, Wide<S> sum) {
+  using T = Wide<S>;
+  constexpr T kScale = T(kLossGradScale<S>);
+  const T inverse = kScale / sum;
+  const T at_label = vector_exp(load(z[label]) - top) * inverse - kScale;
+  for (std::int64_t v = 0; v < vocabulary; ++v) {
+    z[v] = store<S>(vector_exp(load(z[v]) - top) * inverse);
+  }
+  z[label] = store<S>(at_label);
+}
+
+/// The same for wide elements, where z holds exp(z - top) already: nothing is rounded on the way.
 template <class T>
-[[gnu::always_inline]] inline double row_loss(const Args<T>& a, std::int64_t r) {
-  T* __restrict z = a.logits + r * a.width;
+[[gnu::always_inline]] inline void normalise(T* __restrict z,
+                                             std::int64_t vocabulary,
+                                             std::int64_t label,
+                                             T sum) {
+  const T inverse = T{1} / sum;
+  for (std::int64_t v = 0; v < vocabulary; ++v) {
+    z[v] *= inverse;
+  }
+  z[label] -= T{1};
+}
+
+/// -log softmax(z)[label]; with want_grad, z becomes (softmax - onehot) * kLossGradScale.
+template <class S>
+[[gnu::always_inline]] inline double row_loss(const Args<S>& a, std::int64_t r) {
+  using T = Wide<S>;
+  S* __restrict z = a.logits + r * a.width;
   const std::int64_t label = a.labels[r];
-  T top = z[0];
+  T top = load(z[0]);
 #pragma omp simd reduction(max : top)
   for (std::int64_t v = 0; v < a.vocabulary; ++v) {
-    top = z[v] > top ? z[v] : top;
+    const T value = load(z[v]);
+    top = value > top ? value : top;
   }
-  const T target = z[label];
+  const T target = load(z[label]);
   T sum = 0;
-  if (a.want_grad) {
+  if constexpr (!kIsHalf<S>) {
+    if (a.want_grad) {
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t v = 0; v < a.vocabulary; ++v) {
-      z[v] = vector_exp(z[v] - top);
-      sum += z[v];
+      for (std::int64_t v = 0; v < a.vocabulary; ++v) {
+        z[v] = vector_exp(z[v] - top);
+        sum += z[v];
+      }
+      normalise(z, a.vocabulary, label, sum);
+      return std::log(static_cast<double>(sum)) + static_cast<double>(top - target);
     }
-    const T inverse = T{1} / sum;
-    for (std::int64_t v = 0; v < a.vocabulary; ++v) {
-      z[v] *= inverse;
-    }
-    z[label] -= T{1};
-  } else {
+  }
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t v = 0; v < a.vocabulary; ++v) {
-      sum += vector_exp(z[v] - top);
+  for (std::int64_t v = 0; v < a.vocabulary; ++v) {
+    sum += vector_exp(load(z[v]) - top);
+  }
+  if constexpr (kIsHalf<S>) {
+    if (a.want_grad) {
+      write_gradient(z, a.vocabulary, label, top, sum);
     }
   }
   return std::log(static_cast<double>(sum)) + static_cast<double>(top - target);
 }
 
-template <class T>
-[[gnu::always_inline]] inline double rows_loss(const Args<T>& a,
+template <class S>
+[[gnu::always_inline]] inline double rows_loss(const Args<S>& a,
                                                std::int64_t begin,
                                                std::int64_t end) {
   double loss = 0;
@@ -64,8 +99,8 @@ template <class T>
     const bool ignored = a.labels[r] == kIgnoreLabel;
     loss += ignored ? 0 : row_loss(a, r);
     if (a.want_grad) {  // an ignored row, and the padding of the others
-      T* const z = a.logits + r * a.width;
-      std::fill(z + (ignored ? 0 : a.vocabulary), z + a.width, T{0});
+      S* const z = a.logits + r * a.width;
+      std::fill(z + (ignored ? 0 : a.vocabulary), z + a.width, store<S>(Wide<S>{0}));
     }
   }
   return loss;
@@ -75,6 +110,14 @@ COLOSSAL_VECTOR_CLONES double part_loss(const Args<float>& a, std::int64_t b, st
   return rows_loss(a, b, e);
 }
 double part_loss(const Args<double>& a, std::int64_t b, std::int64_t e) {
+  return rows_loss(a, b, e);
+}
+COLOSSAL_VECTOR_CLONES double part_loss(const Args<c10::BFloat16>& a,
+                                        std::int64_t b,
+                                        std::int64_t e) {
+  return rows_loss(a, b, e);
+}
+COLOSSAL_VECTOR_CLONES double part_loss(const Args<c10::Half>& a, std::int64_t b, std::int64_t e) {
   return rows_loss(a, b, e);
 }
 
@@ -92,6 +135,10 @@ void check_labels(const at::Tensor& labels_m, std::int64_t vocabulary) {
 }
 
 }  // namespace
+
+double loss_grad_scale(at::ScalarType dtype) noexcept {
+  return dtype == at::kHalf ? kHalfLossGradScale : 1;
+}
 
 double token_loss(at::Tensor& logits_mv,
                   const at::Tensor& labels_m,

@@ -8,10 +8,18 @@
 
 namespace colossal::kernels {
 
+/// Factor of the gradient that token_loss writes for fp16: a probability is at most 1 and often
+/// below what fp16 can hold, so it is kept in the upper part of the range.
+inline constexpr double kHalfLossGradScale = 0x1p15;
+
+/// The factor for logits of `dtype`; a power of two.
+[[nodiscard]] double loss_grad_scale(at::ScalarType dtype) noexcept;
+
 /// Sum over rows whose label is not kIgnoreLabel of -log softmax(logits_mv[:, :vocabulary])[label];
-/// accumulated in fp64. With `want_grad`, logits_mv is overwritten by the gradient of that sum
-/// (zero in columns >= vocabulary and in ignored rows). logits contiguous, fp32 or fp64; labels_m
-/// contiguous int64. Errors: data "label-range" for a label outside the vocabulary.
+/// within a row in fp32 at least, over rows in fp64. With `want_grad`, logits_mv is overwritten by
+/// the gradient of that sum times loss_grad_scale() (zero in columns >= vocabulary and in ignored
+/// rows). logits contiguous, any floating dtype; labels_m contiguous int64. Errors: data
+/// "label-range" for a label outside the vocabulary.
 [[nodiscard]] double token_loss(at::Tensor& logits_mv,
                                 const at::Tensor& labels_m,
                                 std::int64_t vocabulary,

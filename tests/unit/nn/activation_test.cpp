@@ -2,6 +2,7 @@
 #include "nn/kernels/activation.hpp"
 
 #include "core/error.hpp"
+#include "nn/kernels/few_rows.hpp"
 #include "support/catch.hpp"
 #include "support/close.hpp"
 #include "unit/nn/nn_helpers.hpp"
@@ -94,8 +95,18 @@ TEST_CASE("swiglu equals ATen", "[kernels]") {
 
 TEST_CASE("kernels refuse other dtypes", "[kernels]") {
   try {
+    const at::Tensor whole = at::zeros({2, 2}, at::kLong);
+    (void)kernels::swiglu_forward(whole, whole);
+    FAIL("int64 was accepted");
+  } catch (const Error& error) {
+    REQUIRE(error.id() == "kernel-dtype");
+  }
+}
+
+TEST_CASE("kernels that know no 16 bits refuse them", "[kernels]") {
+  try {
     const at::Tensor half = at::zeros({2, 2}, at::kHalf);
-    (void)kernels::swiglu_forward(half, half);
+    (void)kernels::linear_few_rows(half, half, {});
     FAIL("fp16 was accepted");
   } catch (const Error& error) {
     REQUIRE(error.id() == "kernel-dtype");

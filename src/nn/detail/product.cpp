@@ -1,0 +1,37 @@
+// Which products can LibTorch do well?
+#include "nn/detail/product.hpp"
+
+#include "nn/kernels/element.hpp"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+
+namespace colossal::detail {
+
+namespace {
+
+/// Whether ATen multiplies matrices of this dtype in vector code. oneDNN does for bf16 with
+/// AVX-512; for the rest of 16 bits there are loops that take up to 40 times as long as fp32.
+bool multiplies_fast(at::ScalarType dtype) {
+  static const bool wide_registers = __builtin_cpu_supports("avx512bw") != 0 &&
+                                     __builtin_cpu_supports("avx512vl") != 0 &&
+                                     __builtin_cpu_supports("avx512dq") != 0;
+  return dtype != at::kHalf && (dtype != at::kBFloat16 || wide_registers);
+}
+
+}  // namespace
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  return multiplies_fast(a.scalar_type())
+             ? at::mm(a, b)
+             : at::mm(kernels::widened(a), kernels::widened(b)).to(a.scalar_type());
+}
+
+at::Tensor product(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b) {
+  return multiplies_fast(a.scalar_type())
+             ? at::addmm(bias, a, b)
+             : at::addmm(kernels::widened(bias), kernels::widened(a), kernels::widened(b))
+                   .to(a.scalar_type());
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,384 @@
+// The autograd nodes of layers that may have their results computed again in backward. A node that
+// does so is known by its users: they keep the node in place of the tensor.
+#include "nn/detail/product.hpp"
+#include "nn/detail/shapes.hpp"
+#include "nn/functions.hpp"
+#include "nn/kernels/activation.hpp"
+#include "nn/kernels/element.hpp"
+#include "nn/kernels/few_rows.hpp"
+#include "nn/kernels/layer_norm.hpp"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace colossal {
+
+namespace {
+
+using detail::optional_of;
+using detail::product;
+using detail::rows_of;
+using detail::with_last;
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+/// The node that made a tensor, as a value that a context can hold.
+struct Maker : torch::CustomClassHolder {
+  explicit Maker(std::shared_ptr<Node> made_by) : node(std::move(made_by)) {}
+  std::shared_ptr<Node> node;
+};
+
+/// Whether the node computes its first output again when it is asked to (Rebuild).
+bool rebuilds(Node& node);
+/// That output, from what the node keeps; before its own backward only.
+at::Tensor rebuild(Node& node);
+
+/// What a node saves of its input x: nothing if the node that made x computes it again.
+at::Tensor keep(AutogradContext* ctx, const std::string& slot, const at::Tensor& x) {
+  std::shared_ptr<Node> maker = x.grad_fn();
+  if (maker == nullptr || x.output_nr() != 0 || !rebuilds(*maker)) {
+    return x;
+  }
+  ctx->saved_data[slot] = c10::IValue::make_capsule(c10::make_intrusive<Maker>(std::move(maker)));
+  return {};
+}
+
+/// An input that keep() was given, `saved` being what it returned. One that is computed again stays
+/// for the next call.
+at::Tensor kept(AutogradContext* ctx, const std::string& slot, const at::Tensor& saved) {
+  if (saved.defined()) {
+    return saved;
+  }
+  c10::IValue& value = ctx->saved_data.at(slot);
+  if (value.isCapsule()) {
+    value = rebuild(*c10::static_intrusive_pointer_cast<Maker>(value.toCapsule())->node);
+  }
+  return value.toTensor();
+}
+
+/// The same for the last time: what was computed again goes with the caller's tensor.
+at::Tensor take(AutogradContext* ctx, const std::string& slot, const at::Tensor& saved) {
+  at::Tensor x = kept(ctx, slot, saved);
+  ctx->saved_data.erase(slot);
+  return x;
+}
+
+/// Marks the node as one of those for which rebuilds() is true.
+void set_rebuild(AutogradContext* ctx, Rebuild rebuild) {
+  ctx->saved_data["rebuild"] = rebuild != Rebuild::nothing;
+}
+
+/// Sum over rows: a gradient of a bias, in fp32 for 16 bits.
+at::Tensor sum_rows(const at::Tensor& g_mo) {
+  return at::sum(g_mo, 0, false, wide_dtype(g_mo.scalar_type()));
+}
+
+struct LinearFunction : Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* ctx,
+                            const at::Tensor& x,
+                            const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias,
+                            Rebuild rebuild) {
+    set_rebuild(ctx, rebuild);
+    const at::Tensor y_mo = multiply(rows_of(x), weight, bias.value_or(at::Tensor()));
+    ctx->save_for_backward({keep(ctx, "x", x), weight, bias.value_or(at::Tensor())});
+    return y_mo.view(with_last(x, weight.size(0)));
+  }
+
+  static at::Tensor rebuild(AutogradContext* ctx) {
+    const variable_list saved = ctx->get_saved_variables();
+    return multiply(rows_of(kept(ctx, "x", saved[0])), saved[1], saved[2]);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor& weight = saved[1];
+    const at::Tensor g_mo = rows_of(grads[0]);
+    at::Tensor x_grad;
+    at::Tensor bias_grad;
+    if (ctx->needs_input_grad(0)) {
+      x_grad = product(g_mo, weight).view(with_last(grads[0], weight.size(1)));
+    }
+    if (saved[2].defined()) {
+      bias_grad = sum_rows(g_mo);
+    }
+    return {x_grad, product(g_mo.t(), rows_of(take(ctx, "x", saved[0]))), bias_grad, {}};
+  }
+
+ private:
+  static at::Tensor multiply(const at::Tensor& x_mi,
+                             const at::Tensor& weight,
+                             const at::Tensor& bias) {
+    return bias.defined() ? product(bias, x_mi, weight.t()) : product(x_mi, weight.t());
+  }
+};
+
+struct LinearActFunction : Function<LinearActFunction> {
+  static at::Tensor forward(AutogradContext* ctx,
+                            const at::Tensor& x,
+                            const at::Tensor& weight,
+                            const at::Tensor& bias,
+                            ActivationKind kind,
+                            Rebuild rebuild) {
+    set_rebuild(ctx, rebuild);
+    const at::Tensor pre_mf = product(rows_of(x), weight.t());
+    const bool drop = rebuild == Rebuild::product;
+    ctx->save_for_backward({keep(ctx, "x", x), weight, bias, drop ? at::Tensor() : pre_mf});
+    ctx->saved_data["kind"] = static_cast<std::int64_t>(kind);
+    return kernels::bias_act_forward(pre_mf, bias, kind).view(with_last(x, weight.size(0)));
+  }
+
+  static at::Tensor rebuild(AutogradContext* ctx) {
+    const variable_list saved = ctx->get_saved_variables();
+    return kernels::bias_act_forward(before_activation(ctx, saved), saved[2], kind_of(ctx));
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor& weight = saved[1];
+    const kernels::BiasActGrad pre = kernels::bias_act_backward(
+        rows_of(grads[0]).contiguous(), before_activation(ctx, saved), saved[2], kind_of(ctx));
+    ctx->saved_data.erase("pre");
+    at::Tensor x_grad;
+    if (ctx->needs_input_grad(0)) {
+      x_grad = product(pre.pre_mf, weight).view(with_last(grads[0], weight.size(1)));
+    }
+    const at::Tensor x_mi = rows_of(take(ctx, "x", saved[0]));
+    return {x_grad, product(pre.pre_mf.t(), x_mi), pre.bias_f, {}, {}};
+  }
+
+ private:
+  static ActivationKind kind_of(AutogradContext* ctx) {
+    return static_cast<ActivationKind>(ctx->saved_data["kind"].toInt());
+  }
+
+  /// x W^T; computed again it stays, since the activation and then its gradient need it.
+  static at::Tensor before_activation(AutogradContext* ctx, const variable_list& saved) {
+    if (saved[3].defined()) {
+      return saved[3];
+    }
+    c10::IValue& pre_mf = ctx->saved_data["pre"];
+    if (pre_mf.isNone()) {
+      pre_mf = product(rows_of(kept(ctx, "x", saved[0])), saved[1].t());
+    }
+    return pre_mf.toTensor();
+  }
+};
+
+struct LayerNormForkFunction : Function<LayerNormForkFunction> {
+  static variable_list forward(AutogradContext* ctx,
+                               const at::Tensor& x,
+                               const at::Tensor& weight,
+                               const at::Tensor& bias,
+                               double eps,
+                               Rebuild rebuild) {
+    set_rebuild(ctx, rebuild);
+    ctx->saved_data["eps"] = eps;
+    const at::Tensor x_mh = rows_of(x).contiguous();
+    const kernels::LayerNormResult result = kernels::layer_norm_forward(x_mh, weight, bias, eps);
+    ctx->save_for_backward({x_mh, weight, result.mean_m, result.rstd_m, bias});
+    ctx->set_materialize_grads(false);
+    return {result.y_mh.view(x.sizes()), x};
+  }
+
+  static at::Tensor rebuild(AutogradContext* ctx) {
+    const variable_list saved = ctx->get_saved_variables();
+    return kernels::layer_norm_forward(
+               saved[0], saved[1], saved[4], ctx->saved_data["eps"].toDouble())
+        .y_mh;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    if (!grads[0].defined()) {
+      return {grads[1], {}, {}, {}, {}};
+    }
+    const at::Tensor g_mh = rows_of(grads[0]).contiguous();
+    const at::Tensor residual = grads[1].defined() ? rows_of(grads[1]).contiguous() : at::Tensor();
+    const kernels::LayerNormGrad result =
+        kernels::layer_norm_backward(g_mh, {saved[0], saved[1], saved[2], saved[3]}, residual);
+    return {result.x_mh.view(grads[0].sizes()), result.weight_h, result.bias_h, {}, {}};
+  }
+};
+
+struct SwigluFunction : Function<SwigluFunction> {
+  static at::Tensor forward(AutogradContext* ctx,
+                            const at::Tensor& gate,
+                            const at::Tensor& up,
+                            Rebuild rebuild) {
+    set_rebuild(ctx, rebuild);
+    ctx->save_for_backward({keep(ctx, "gate", gate), keep(ctx, "up", up)});
+    return kernels::swiglu_forward(gate, up);
+  }
+
+  static at::Tensor rebuild(AutogradContext* ctx) {
+    const variable_list saved = ctx->get_saved_variables();
+    return kernels::swiglu_forward(kept(ctx, "gate", saved[0]), kept(ctx, "up", saved[1]));
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor gate = take(ctx, "gate", saved[0]).view(grads[0].sizes());
+    const at::Tensor up = take(ctx, "up", saved[1]).view(grads[0].sizes());
+    kernels::SwigluGrad result = kernels::swiglu_backward(grads[0].contiguous(), gate, up);
+    return {std::move(result.gate), std::move(result.up), {}};
+  }
+};
+
+struct AttentionFunction : Function<AttentionFunction> {
+  static at::Tensor forward(AutogradContext* ctx,
+                            const at::Tensor& qkv,
+                            const std::optional<at::Tensor>& starts,
+                            const kernels::AttentionShape& shape,
+                            Rebuild rebuild) {
+    set_rebuild(ctx, rebuild);
+    const at::Tensor starts_bs = starts ? starts->contiguous() : at::Tensor();
+    kernels::AttentionResult result =
+        kernels::attention_forward(qkv.contiguous(), shape, starts_bs);
+    const bool drop = rebuild != Rebuild::nothing;
+    ctx->save_for_backward({qkv,
+                            drop ? at::Tensor() : result.context_bsh,
+                            drop ? at::Tensor() : result.log_sum,
+                            starts_bs});
+    ctx->saved_data["num_heads"] = shape.num_heads;
+    ctx->saved_data["num_kv_heads"] = shape.num_kv_heads;
+    ctx->saved_data["head_dim"] = shape.head_dim;
+    ctx->saved_data["causal"] = shape.causal;
+    return result.context_bsh;
+  }
+
+  static at::Tensor rebuild(AutogradContext* ctx) { return result_of(ctx).context_bsh; }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const kernels::AttentionResult result = result_of(ctx);
+    ctx->saved_data.erase("context");
+    ctx->saved_data.erase("log_sum");
+    return {kernels::attention_backward(
+                grads[0].contiguous(), saved[0].contiguous(), result, shape_of(ctx), saved[3]),
+            {},
+            {},
+            {}};
+  }
+
+ private:
+  static kernels::AttentionShape shape_of(AutogradContext* ctx) {
+    return {ctx->saved_data["num_heads"].toInt(),
+            ctx->saved_data["num_kv_heads"].toInt(),
+            ctx->saved_data["head_dim"].toInt(),
+            ctx->saved_data["causal"].toBool()};
+  }
+
+  /// What forward returned; computed again it stays, since the next layer and then backward need
+  /// it.
+  static kernels::AttentionResult result_of(AutogradContext* ctx) {
+    const variable_list saved = ctx->get_saved_variables();
+    if (saved[1].defined()) {
+      return {saved[1], saved[2]};
+    }
+    c10::IValue& context = ctx->saved_data["context"];
+    if (context.isNone()) {
+      const kernels::AttentionResult again =
+          kernels::attention_forward(saved[0].contiguous(), shape_of(ctx), saved[3]);
+      context = again.context_bsh;
+      ctx->saved_data["log_sum"] = again.log_sum;
+    }
+    return {ctx->saved_data["context"].toTensor(), ctx->saved_data["log_sum"].toTensor()};
+  }
+};
+
+template <class... Functions>
+struct Nodes {
+  /// The context of a node of one of these functions; nullptr for any other node.
+  static AutogradContext* context(Node& node) {
+    AutogradContext* found = nullptr;
+    const auto look = [&]<class F>(torch::autograd::CppNode<F>* own) {
+      found = own == nullptr ? found : &own->ctx_;
+    };
+    (look(dynamic_cast<torch::autograd::CppNode<Functions>*>(&node)), ...);
+    return found;
+  }
+
+  static at::Tensor rebuild(Node& node) {
+    at::Tensor output;
+    const auto look = [&]<class F>(torch::autograd::CppNode<F>* own) {
+      output = own == nullptr ? output : F::rebuild(&own->ctx_);
+    };
+    (look(dynamic_cast<torch::autograd::CppNode<Functions>*>(&node)), ...);
+    return output;
+  }
+};
+
+using Rebuilding = Nodes<LinearFunction,
+                         LinearActFunction,
+                         LayerNormForkFunction,
+                         SwigluFunction,
+                         AttentionFunction>;
+
+bool rebuilds(Node& node) {
+  AutogradContext* const ctx = Rebuilding::context(node);
+  return ctx != nullptr && ctx->saved_data.at("rebuild").toBool();
+}
+
+at::Tensor rebuild(Node& node) {
+  return Rebuilding::rebuild(node);
+}
+
+/// Token by token nobody wants a gradient, and rows must not depend on their neighbours.
+bool is_few_rows(const at::Tensor& x) {
+  return !at::GradMode::is_enabled() && x.numel() <= kernels::kFewRows * x.size(-1);
+}
+
+at::Tensor few_rows_linear(const at::Tensor& x,
+                           const at::Tensor& weight,
+                           const at::Tensor& bias,
+                           std::optional<ActivationKind> activation) {
+  const at::Tensor x_mi = kernels::widened(rows_of(x)).contiguous();
+  const at::Tensor wide_bias = bias.defined() ? kernels::widened(bias) : bias;
+  const at::Tensor y_mo = kernels::linear_few_rows(
+      x_mi, kernels::widened(weight), activation ? at::Tensor() : wide_bias);
+  return (activation ? kernels::bias_act_forward(y_mo, wide_bias, *activation) : y_mo)
+      .to(x.scalar_type())
+      .view(with_last(x, weight.size(0)));
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x_bsi,
+                  const at::Tensor& weight_oi,
+                  const at::Tensor& bias_o,
+                  std::optional<ActivationKind> activation,
+                  Rebuild rebuild) {
+  if (is_few_rows(x_bsi)) {
+    return few_rows_linear(x_bsi, weight_oi, bias_o, activation);
+  }
+  if (activation.has_value()) {
+    return LinearActFunction::apply(x_bsi, weight_oi, bias_o, *activation, rebuild);
+  }
+  return LinearFunction::apply(x_bsi, weight_oi, optional_of(bias_o), rebuild);
+}
+
+std::pair<at::Tensor, at::Tensor> layer_norm_fork(const at::Tensor& x_bsh,
+                                                  const at::Tensor& weight_h,
+                                                  const at::Tensor& bias_h,
+                                                  double eps,
+                                                  Rebuild rebuild) {
+  variable_list results = LayerNormForkFunction::apply(x_bsh, weight_h, bias_h, eps, rebuild);
+  return {std::move(results[0]), std::move(results[1])};
+}
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up, Rebuild rebuild) {
+  return SwigluFunction::apply(gate, up, rebuild);
+}
+
+at::Tensor attention(const at::Tensor& qkv_bsd,
+                     const kernels::AttentionShape& shape,
+                     const at::Tensor& starts_bs,
+                     Rebuild rebuild) {
+  return AttentionFunction::apply(qkv_bsd, optional_of(starts_bs), shape, rebuild);
+}
+
+}  // namespace colossal
