@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 namespace colossal::detail {
 namespace {
@@ -84,6 +85,9 @@ class Reader : public Visitor {
     levels_.back().known.emplace_back(key);
     if (node != nullptr && wrong_variant(*node, spec)) {
       return false;
+    }
+    if (node != nullptr) {
+      node = with_implied(*node, spec);
     }
     if (node != nullptr && node->kind != Node::Kind::map) {
       report_
@@ -170,6 +174,47 @@ class Reader : public Visitor {
     const Node* node = map == nullptr ? nullptr : map->find(key);
     return node != nullptr && node->kind != Node::Kind::null ? node : nullptr;
   }
+  /// The node of a section as a mapping, where a single value stands for one; with what it implies.
+  const Node* with_implied(const Node& node, const Spec& spec) {
+    const bool single = node.kind == Node::Kind::scalar && !spec.single.empty();
+    const std::string_view implied = single                         ? spec.single_with
+                                     : node.kind == Node::Kind::map ? spec.mapping_with
+                                                                    : std::string_view();
+    if (!single && implied.empty()) {
+      return &node;
+    }
+    Node& made = made_.emplace_back(node);
+    if (single) {
+      made.kind = Node::Kind::map;
+      made.children = {node};
+      made.children[0].key = spec.single;
+    }
+    add_implied(made, implied);
+    return &made;
+  }
+
+  /// Adds the keys of "key=value key=value" that the mapping does not have.
+  static void add_implied(Node& map, std::string_view implied) {
+    while (!implied.empty()) {
+      const std::string_view one = implied.substr(0, implied.find(' '));
+      implied.remove_prefix(std::min(implied.size(), one.size() + 1));
+      const std::size_t sign = one.find('=');
+      const Node* written = map.find(one.substr(0, sign));
+      if (written != nullptr && written->kind != Node::Kind::null) {
+        continue;
+      }
+      std::erase_if(map.children, [&](const Node& child) { return &child == written; });
+      Node child;
+      child.kind = Node::Kind::scalar;
+      child.key = one.substr(0, sign);
+      child.text = one.substr(sign + 1);
+      child.origin = map.origin;
+      child.key_origin = map.key_origin;
+      child.layer = map.layer;
+      map.children.push_back(std::move(child));
+    }
+  }
+
   [[nodiscard]] Origin section_origin() const {
     return origins_.place_for(levels_.back().path + ".");
   }
@@ -290,6 +335,7 @@ class Reader : public Visitor {
   std::vector<std::string> paths_;
   std::vector<std::string> suggested_;
   std::map<std::string, std::string> shown_;
+  std::deque<Node> made_;  ///< by with_implied(); levels point at them
   std::vector<Level> levels_;
 };
 

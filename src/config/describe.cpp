@@ -23,6 +23,7 @@ constexpr std::string_view kWarm =
 constexpr std::string_view kEnding = "linear cosine polynomial wsd flat_cosine";
 constexpr std::string_view kFloored =
     "linear cosine polynomial step multistep inverse_sqrt wsd flat_cosine";
+constexpr std::array<std::string_view, 4> kRecomputed = {"gelu", "norm", "attention", "mlp"};
 constexpr std::array<std::string_view, 3> kResumeWords = {"auto", "never", "require"};
 
 }  // namespace
@@ -108,9 +109,9 @@ void describe(Visitor& v, LossScaleConfig& c) {
 
 void describe(Visitor& v, ActivationCheckpointConfig& c) {
   v.field("mode", c.mode, {.help = "none: keep all activations for backward; selective: drop those of the operations in `recompute`; full: keep block inputs only and run the blocks again"});
-  v.field("every", c.every, {.help = "blocks between two kept inputs", .range = kSize});
-  v.field("blocks", c.blocks, {.help = "only the first so many blocks; auto: all", .range = kSize, .auto_word = true});
-  v.field("recompute", c.recompute, {.help = "selective only: operations that run again in backward"});
+  v.field("every", c.every, {.help = "full only: blocks between two kept inputs", .range = kSize});
+  v.field("blocks", c.blocks, {.help = "full only: the first so many blocks with products; auto: all", .range = kSize, .auto_word = true});
+  v.field("recompute", c.recompute, {.help = "selective only: operations that run again in backward", .words = kRecomputed});
 }
 
 void describe(Visitor& v, TrainConfig& c) {
@@ -124,8 +125,8 @@ void describe(Visitor& v, TrainConfig& c) {
   v.field("gradient_accumulation", c.gradient_accumulation, {.help = "micro-batches per optimizer step", .range = kSize, .derived = "global_batch_size / (data * micro_batch_size), or 1"});
   v.field("precision", c.precision, {.help = "data type of weights and arithmetic; bf16 and fp16 keep fp32 master weights"});
   v.field("grad_dtype", c.grad_dtype, {.help = "data type of accumulated gradients; auto: fp32 if gradient_accumulation > 1, else as the weights"});
-  v.optional_section("loss_scale", c.loss_scale, {.help = "fp16 only: dynamic scale of the loss"});
-  v.section("activation_checkpoint", c.activation_checkpoint, {.help = "what backward computes again instead of keeping it"});
+  v.optional_section("loss_scale", c.loss_scale, {.help = "fp16 only: dynamic scale of the loss; a number: constant scale", .single = "init", .single_with = "growth=1 backoff=1"});
+  v.section("activation_checkpoint", c.activation_checkpoint, {.help = "what backward computes again instead of keeping it; a mapping without mode is full", .single = "mode", .mapping_with = "mode=full"});
   v.field("clip_grad_norm", c.clip_grad_norm, {.help = "largest L2 norm of the gradient; 0 is off", .range = at_least(0), .resume = kNoted});
   v.field("nonfinite", c.nonfinite, {.help = "on a non-finite loss or gradient norm: stop with exit code 7, or skip the update", .resume = kNoted});
   v.field("max_skipped_steps", c.max_skipped_steps, {.help = "consecutive skipped steps before the run stops with exit code 7", .range = at_least(0)});

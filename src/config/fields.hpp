@@ -64,6 +64,10 @@ struct Spec {
   std::span<const std::string_view> words =
       {};                  ///< texts a string may have; a path: besides a path
   std::size_t length = 0;  ///< number of items of a list; 0: any
+  std::string_view single =
+      {};  ///< of a section: its key that a single value in place of the mapping sets
+  std::string_view single_with = {};   ///< and what that implies: "key=value key=value"
+  std::string_view mapping_with = {};  ///< what a mapping implies unless it says otherwise
   ResumeClass resume = ResumeClass::free;
 };
 

@@ -81,7 +81,11 @@ class DocWriter : public PathVisitor {
   }
 
   bool enter(std::string_view key, bool present, const Spec& spec) override {
-    add_section(key, present, spec, "mapping");
+    add_section(
+        key,
+        present,
+        spec,
+        spec.single.empty() ? "mapping" : fmt::format("mapping, or its `{}` alone", spec.single));
     return PathVisitor::enter(key, present, spec);
   }
 
@@ -110,10 +114,10 @@ class DocWriter : public PathVisitor {
     return doc;
   }
 
-  void add_section(std::string_view key, bool present, const Spec& spec, const char* type) {
+  void add_section(std::string_view key, bool present, const Spec& spec, std::string type) {
     KeyDoc doc = make(key, spec);
     doc.section = true;
-    doc.type = type;
+    doc.type = std::move(type);
     doc.standard = spec.required ? "required" : present ? "optional" : "default null";
     docs_.push_back(std::move(doc));
   }

@@ -253,7 +253,8 @@ class SchemaWriter : public Visitor {
       level.schema["type"] = {"object", "null"};
     }
     Level& parent = levels_.back();
-    merge(parent.schema["properties"][level.key], level.schema);
+    merge(parent.schema["properties"][level.key],
+          level.spec.single.empty() ? level.schema : or_single(level));
     if (!level.needs.empty()) {
       parent.needs["properties"][level.key] = {{"if", {{"not", {{"required", {"extends"}}}}}},
                                                {"then", level.needs}};
@@ -292,6 +293,14 @@ class SchemaWriter : public Visitor {
     std::string_view default_type;                               ///< empty: the type must be given
     Spec spec = {};
   };
+
+  /// The mapping, or the value of its one key.
+  static Json or_single(const Level& level) {
+    Json single = level.schema["properties"][std::string(level.spec.single)];
+    single.erase("description");
+    single.erase("default");
+    return {{"anyOf", {single, level.schema}}};
+  }
 
   static void merge(Json& target, const Json& more) {
     for (const auto& [key, value] : more.items()) {

@@ -63,11 +63,22 @@ void check_rules(const RuleInput& input) {
                             data_rules(),
                             scheduler_rules(),
                             schedule_rules(),
-                            usage_rules()}) {
+                            usage_rules(),
+                            precision_rules()}) {
     for (const Rule rule : rules) {
       rule(input);
     }
   }
+}
+
+void report_unused(const RuleInput& in,
+                   std::string_view path,
+                   std::string_view with,
+                   std::string_view reason) {
+  Diagnostic& error =
+      in.error("unused-section", path, fmt::format("{} has no effect: {}", path, reason));
+  error.related.push_back(in.with(with));
+  error.fix = "remove it";
 }
 
 std::string_view budget_key(const TrainConfig& train) {

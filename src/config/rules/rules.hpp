@@ -55,6 +55,16 @@ using Rule = void (*)(const RuleInput&);
 /// eval-needs-data, unused-section.
 [[nodiscard]] std::span<const Rule> usage_rules();
 
+/// loss-scale-range, fp16-slow, recompute-attention, unused-section.
+[[nodiscard]] std::span<const Rule> precision_rules();
+
+/// Reports a key that was written with a value other than its default although nothing reads it:
+/// unused-section, naming the key `with` that makes it so.
+void report_unused(const RuleInput& in,
+                   std::string_view path,
+                   std::string_view with,
+                   std::string_view reason);
+
 /// Runs all rules.
 void check_rules(const RuleInput& input);
 

@@ -24,17 +24,6 @@ void evaluation_has_data(const RuleInput& in) {
   error.fix = fmt::format("add `eval: [FILE]` to `data`, or remove {}", key);
 }
 
-/// Reports a key that was written with a value other than its default although nothing reads it.
-void report_unused(const RuleInput& in,
-                   std::string_view path,
-                   std::string_view with,
-                   std::string_view reason) {
-  Diagnostic& error =
-      in.error("unused-section", path, fmt::format("{} has no effect: {}", path, reason));
-  error.related.push_back(in.with(with));
-  error.fix = "remove it";
-}
-
 void batches_limit_an_evaluation(const RuleInput& in) {
   const EvalConfig& eval = in.config.eval;
   const bool runs = eval.every_steps || eval.at_end.value_or(false) || eval.at_start;
@@ -45,7 +34,7 @@ void batches_limit_an_evaluation(const RuleInput& in) {
 
 void skips_are_counted(const RuleInput& in) {
   const TrainConfig& train = in.config.train;
-  if (train.nonfinite == NonFinite::stop &&
+  if (train.nonfinite == NonFinite::stop && train.precision != Precision::fp16 &&
       train.max_skipped_steps != TrainConfig{}.max_skipped_steps) {
     report_unused(in, "train.max_skipped_steps", "train.nonfinite", "no step is ever skipped");
   }
