@@ -27,13 +27,22 @@ struct TensorRecord {
   bool owner = true;  ///< this rank writes the regions; ignored by loading
 };
 
+/// Where the loss scale of an fp16 run stands.
+struct LossScale {
+  double scale = 0;
+  std::int64_t growth = 0;      ///< clean steps since the last overflow or growth
+  std::int64_t hysteresis = 0;  ///< overflows until the scale falls
+  bool operator==(const LossScale&) const = default;
+};
+
 /// Everything besides tensors that a resume needs.
 struct RunState {
-  std::int64_t step = 0;      ///< successful updates
-  std::int64_t consumed = 0;  ///< global samples
-  std::int64_t skipped = 0;   ///< skipped updates so far
-  std::int64_t attempt = 1;   ///< times this run directory was started
-  std::string config_yaml;    ///< resolved configuration
+  std::int64_t step = 0;                     ///< successful updates
+  std::int64_t consumed = 0;                 ///< global samples
+  std::int64_t skipped = 0;                  ///< skipped updates so far
+  std::int64_t attempt = 1;                  ///< times this run directory was started
+  std::optional<LossScale> loss_scale = {};  ///< fp16 only
+  std::string config_yaml;                   ///< resolved configuration
   std::string data_fingerprint;
   std::string build_id;
   bool operator==(const RunState&) const = default;

@@ -51,8 +51,8 @@ void parse_kind(Fault& fault, std::string_view value, std::string_view text) {
   const bool has_amount = colon != std::string_view::npos;
   const bool needs_amount =
       fault.kind == "sleep" || fault.kind == "exit" || fault.kind == "write-error";
-  const bool known =
-      needs_amount || fault.kind == "throw" || fault.kind == "nan" || fault.kind == "kill";
+  const bool known = needs_amount || fault.kind == "throw" || fault.kind == "nan" ||
+                     fault.kind == "inf" || fault.kind == "kill";
   if (!known || has_amount != needs_amount) {
     refuse(text);
   }
@@ -89,10 +89,10 @@ std::optional<Fault> requested() {
 
 }  // namespace
 
-bool at_step(int rank, std::int64_t step) {
+Poison at_step(int rank, std::int64_t step) {
   const auto fault = requested();
   if (!fault || fault->rank != rank || fault->step != step) {
-    return false;
+    return Poison::none;
   }
   check(fault->kind != "throw",
         ErrorKind::internal,
@@ -106,7 +106,10 @@ bool at_step(int rank, std::int64_t step) {
   } else if (fault->kind == "kill") {
     std::raise(SIGKILL);
   }
-  return fault->kind == "nan";
+  if (fault->kind == "nan") {
+    return Poison::loss;
+  }
+  return fault->kind == "inf" ? Poison::gradient : Poison::none;
 }
 
 std::int64_t write_limit(int rank) {
@@ -116,8 +119,8 @@ std::int64_t write_limit(int rank) {
 
 #else
 
-bool at_step(int /*rank*/, std::int64_t /*step*/) {
-  return false;
+Poison at_step(int /*rank*/, std::int64_t /*step*/) {
+  return Poison::none;
 }
 std::int64_t write_limit(int /*rank*/) {
   return kNoLimit;

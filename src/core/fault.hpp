@@ -8,11 +8,14 @@ namespace colossal::fault {
 /// "No limit" of write_limit().
 inline constexpr std::int64_t kNoLimit = INT64_MAX;
 
+/// What a fault puts into the numbers of a step; the caller carries it out.
+enum class Poison : std::uint8_t { none, loss, gradient };
+
 /// Carries out what the variable COLOSSAL_FAULT asks of this rank at this step, for example
-/// "rank=2,step=5,kind=sleep:30": throw, sleep:SECONDS, exit:CODE, kill. True for kind nan, which
-/// the caller carries out. Errors: internal "fault-thrown" for kind throw; usage "fault-spec" if
-/// the variable is malformed.
-bool at_step(int rank, std::int64_t step);
+/// "rank=2,step=5,kind=sleep:30": throw, sleep:SECONDS, exit:CODE, kill. Kind nan
+/// is a loss of NaN, kind inf an infinite gradient: both are returned. Errors: internal
+/// "fault-thrown" for kind throw; usage "fault-spec" if the variable is malformed.
+Poison at_step(int rank, std::int64_t step);
 
 /// Bytes this rank may still write when kind is write-error:BYTES (the step is ignored), else
 /// kNoLimit. Errors: usage "fault-spec".

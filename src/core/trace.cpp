@@ -70,6 +70,8 @@ std::string_view name(Phase phase) noexcept {
       return "reduce";
     case Phase::optimizer:
       return "optimizer";
+    case Phase::recompute:
+      return "recompute";
     case Phase::eval:
       return "eval";
     case Phase::checkpoint:

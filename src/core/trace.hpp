@@ -17,7 +17,8 @@ enum class Phase : std::uint8_t {
   data,
   forward,
   backward,
-  reduce,  ///< waiting for other ranks
+  recompute,  ///< a block's forward once more, in its backward
+  reduce,     ///< waiting for other ranks
   optimizer,
   eval,
   checkpoint,

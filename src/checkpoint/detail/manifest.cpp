@@ -29,6 +29,11 @@ RunState state_from_json(const Json& json) {
   json.at("consumed").get_to(state.consumed);
   json.at("skipped").get_to(state.skipped);
   json.at("attempt").get_to(state.attempt);
+  if (const auto scale = json.find("loss_scale"); scale != json.end()) {
+    state.loss_scale = LossScale{scale->at("scale").get<double>(),
+                                 scale->at("growth").get<std::int64_t>(),
+                                 scale->at("hysteresis").get<std::int64_t>()};
+  }
   json.at("data_fingerprint").get_to(state.data_fingerprint);
   json.at("build_id").get_to(state.build_id);
   json.at("config_yaml").get_to(state.config_yaml);
@@ -100,14 +105,19 @@ void check_tensors(const fs::path& checkpoint, const Manifest& manifest) {
 }  // namespace
 
 Json to_json(const RunState& state) {
-  return {{"step", state.step},
-          {"consumed", state.consumed},
-          {"skipped", state.skipped},
-          {"attempt", state.attempt},
-          {"data_fingerprint", state.data_fingerprint},
-          {"build_id", state.build_id},
-          {"config_sha256", sha256(state.config_yaml)},
-          {"config_yaml", state.config_yaml}};
+  Json json = {{"step", state.step},
+               {"consumed", state.consumed},
+               {"skipped", state.skipped},
+               {"attempt", state.attempt}};
+  if (const std::optional<LossScale>& scale = state.loss_scale) {
+    json["loss_scale"] = {
+        {"scale", scale->scale}, {"growth", scale->growth}, {"hysteresis", scale->hysteresis}};
+  }
+  json.update({{"data_fingerprint", state.data_fingerprint},
+               {"build_id", state.build_id},
+               {"config_sha256", sha256(state.config_yaml)},
+               {"config_yaml", state.config_yaml}});
+  return json;
 }
 
 Json to_json(const std::vector<StoredTensor>& tensors) {

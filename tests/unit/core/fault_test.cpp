@@ -25,15 +25,15 @@ class Variable {
 #if COLOSSAL_FAULTS
 
 TEST_CASE("without the variable nothing happens", "[fault]") {
-  REQUIRE_FALSE(fault::at_step(0, 0));
+  REQUIRE(fault::at_step(0, 0) == fault::Poison::none);
   REQUIRE(fault::write_limit(0) == fault::kNoLimit);
 }
 
 TEST_CASE("a fault acts at its rank and step only", "[fault]") {
   const Variable variable("rank=2,step=5,kind=nan");
-  REQUIRE(fault::at_step(2, 5));
-  REQUIRE_FALSE(fault::at_step(1, 5));
-  REQUIRE_FALSE(fault::at_step(2, 4));
+  REQUIRE(fault::at_step(2, 5) == fault::Poison::loss);
+  REQUIRE(fault::at_step(1, 5) == fault::Poison::none);
+  REQUIRE(fault::at_step(2, 4) == fault::Poison::none);
   REQUIRE(fault::write_limit(2) == fault::kNoLimit);
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("a malformed fault is refused", "[fault]") {
 
 TEST_CASE("without COLOSSAL_FAULTS the variable has no effect", "[fault]") {
   const Variable variable("rank=0,step=0,kind=throw");
-  REQUIRE_FALSE(fault::at_step(0, 0));
+  REQUIRE(fault::at_step(0, 0) == fault::Poison::none);
   REQUIRE(fault::write_limit(0) == fault::kNoLimit);
 }
 
