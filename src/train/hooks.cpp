@@ -136,14 +136,19 @@ double MetricsHook::eta_seconds(const Trainer& trainer) const {
 void MetricsHook::print(const Trainer& trainer, const StepReport& report) const {
   const std::int64_t total = trainer.parts().total_steps;
   const auto steps = static_cast<double>(window_.steps);
+  const std::string scale =
+      trainer.state().loss_scale
+          ? fmt::format("  scale {:g} skip {}", report.loss_scale, trainer.state().skipped)
+          : "";
   log::console(fmt::format(
-      "{}  loss {:.4f}  lr {:.2e}  gnorm {:.2f}{}  tok/s {}  {:.3g} s/step (data {:.0f}%)"
+      "{}  loss {:.4f}  lr {:.2e}  gnorm {:.2f}{}{}  tok/s {}  {:.3g} s/step (data {:.0f}%)"
       "  mem {}  eta {}",
       label("step", thousands(report.step) + "/" + thousands(total), total),
       window_.loss(),
       report.lr,
       report.grad_norm,
       report.clipped ? "*" : "",
+      scale,
       human_count(tokens_per_second()),
       window_.seconds / steps,
       100 * window_.data_seconds / window_.seconds,
@@ -172,6 +177,9 @@ MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& repor
                {"host_bytes", gauge(MemoryKind::host).use().current},
                {"nvme_bytes", gauge(MemoryKind::nvme).use().current},
                {"data_hash", fmt::format("{:016x}", report.data_hash)}});
+  if (state.loss_scale) {
+    json["loss_scale"] = report.loss_scale;
+  }
   return json;
 }
 

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "config/load.hpp"
 #include "models/zoo.hpp"
+#include "train/recompute.hpp"
 #include "train/records.hpp"
 
 #include <utility>
@@ -12,7 +13,10 @@
 namespace colossal {
 
 ModelParts make_model(const Config& config, const ParallelContext& context) {
-  ModelParts parts{.layers = serial_factory(context), .names = {}, .blocks = {}};
+  ModelParts parts{
+      .layers = serial_factory(context, layer_recompute(config.train.activation_checkpoint)),
+      .names = {},
+      .blocks = {}};
   const std::unique_ptr<ModelBuilder> builder =
       zoo().make(yaml_word(config.model.type), config.model);
   for (const BlockDef& def : builder->blocks(*parts.layers)) {
@@ -57,7 +61,8 @@ LiveModel build_model(const Config& config,
   const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, config);
   model.store = std::make_unique<ChunkStore>(
       owned, *planner, optimizer_states, store_options(config), context);
-  model.stage = std::make_unique<BlockStage>(model.blocks, *model.store, context.mesh());
+  model.stage = std::make_unique<BlockStage>(
+      model.blocks, *model.store, context.mesh(), config.train.activation_checkpoint);
   return model;
 }
 

@@ -8,6 +8,7 @@
 #include "optim/scheduler.hpp"
 #include "train/human.hpp"
 #include "train/model.hpp"
+#include "train/recompute.hpp"
 
 #include <fmt/format.h>
 
@@ -28,13 +29,16 @@ StageCost stage_cost(const Config& config, std::span<const std::unique_ptr<Block
                          .sequence = config.data.seq_length};
   StageCost sum;
   std::int64_t largest_boundary = 0;
+  std::vector<BlockCost> costs;
   for (const std::unique_ptr<Block>& block : blocks) {
-    const BlockCost cost = block->cost(shape);
+    const BlockCost& cost = costs.emplace_back(block->cost(shape));
     sum.flops += cost.forward_flops + cost.backward_flops;
-    sum.activation_bytes += cost.activation_bytes;
     largest_boundary = std::max(largest_boundary, cost.boundary_bytes);
   }
-  sum.activation_bytes += largest_boundary;  // the gradient that travels back
+  const std::vector<int> segments =
+      recompute_segments(config.train.activation_checkpoint, blocks, shape);
+  // and the gradient that travels back
+  sum.activation_bytes = activation_peak(segments, costs) + largest_boundary;
   return sum;
 }
 

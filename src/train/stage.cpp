@@ -4,6 +4,7 @@
 
 #include "core/trace.hpp"
 #include "train/foreign.hpp"
+#include "train/recompute.hpp"
 
 #include <ATen/ops/full_like.h>
 #include <torch/csrc/autograd/engine.h>
@@ -18,12 +19,20 @@ namespace {
 
 using torch::autograd::Edge;
 
-/// What one block keeps of one micro-batch between forward and backward.
+/// What one block keeps of one micro-batch between forward and backward. A block that runs again
+/// keeps its input at most, and the rest from then on.
 struct Tape {
-  std::vector<at::Tensor> inputs;  // leaves; undefined gradients until the block's graph has run
-  std::vector<Edge> outputs;       // one per output tensor; invalid where no gradient can come back
-  Edge loss;                       // valid only for a block that returns the loss
-  at::Tensor loss_sum;             // its value, the model of its gradient's shape and dtype
+  Activation input;           // leaves; undefined gradients until the block's graph has run
+  std::vector<Edge> outputs;  // one per output tensor; invalid where no gradient can come back
+  Edge loss;                  // valid only for a block that returns the loss
+  at::Tensor loss_sum;        // its value, the model of its gradient's shape and dtype
+  bool ran = false;           // its graph is there
+};
+
+/// One micro-batch between forward and backward.
+struct Pass {
+  Batch batch;  // for blocks that run again
+  std::vector<Tape> tapes;
 };
 
 /// What a block must return, as this rank sees it.
@@ -67,11 +76,26 @@ Edge edge_of(const at::Tensor& tensor) {
   return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor) : Edge();
 }
 
-/// Takes the gradients of `leaves`, leaving none behind; undefined where none arrived.
-std::vector<at::Tensor> take_gradients(std::vector<at::Tensor>& leaves) {
+/// What backward needs of a block that ran from `in`, which are leaves, to `out`.
+Tape tape_of(const Activation& in, const Activation& out) {
+  Tape tape;
+  tape.input = in;
+  tape.ran = true;
+  for (const auto& [name, tensor] : out.tensors()) {
+    tape.outputs.push_back(edge_of(tensor));
+  }
+  if (out.loss_sum.defined()) {
+    tape.loss = edge_of(out.loss_sum);
+    tape.loss_sum = out.loss_sum.detach();
+  }
+  return tape;
+}
+
+/// Takes the gradients of leaves, leaving none behind; undefined where none arrived.
+std::vector<at::Tensor> take_gradients(const Activation& leaves) {
   std::vector<at::Tensor> gradients;
-  gradients.reserve(leaves.size());
-  for (at::Tensor& leaf : leaves) {
+  gradients.reserve(leaves.tensors().size());
+  for (const auto& [name, leaf] : leaves.tensors()) {
     gradients.push_back(leaf.requires_grad() ? std::exchange(leaf.mutable_grad(), at::Tensor())
                                              : at::Tensor());
   }
@@ -81,18 +105,23 @@ std::vector<at::Tensor> take_gradients(std::vector<at::Tensor>& leaves) {
 }  // namespace
 
 struct BlockStage::Impl {
-  Impl(std::span<const std::unique_ptr<Block>> stage_blocks, ChunkStore& chunks, const Mesh& ranks)
-      : blocks(stage_blocks), store(chunks), mesh(ranks) {
+  Impl(std::span<const std::unique_ptr<Block>> stage_blocks,
+       ChunkStore& chunks,
+       const Mesh& ranks,
+       ActivationCheckpointConfig again)
+      : blocks(stage_blocks), store(chunks), mesh(ranks), recompute(std::move(again)) {
     check(!blocks.empty(), ErrorKind::internal, "empty-stage", "a stage needs at least one block");
   }
 
   std::span<const std::unique_ptr<Block>> blocks;
   ChunkStore& store;
   const Mesh& mesh;
+  ActivationCheckpointConfig recompute;
   double loss_factor = 1;
-  std::map<int, std::vector<Tape>> kept;  // by micro-batch
-  BatchShape shape;                       // the shape `expected` was computed for
+  std::map<int, Pass> kept;  // by micro-batch
+  BatchShape shape;          // the shape `expected` was computed for
   std::vector<std::vector<Boundary>> expected;
+  std::vector<int> segments;  // of recompute_segments()
 
   [[nodiscard]] std::string name(std::size_t block) const {
     return fmt::format("{} of {}", block, blocks.size());
@@ -106,6 +135,7 @@ struct BlockStage::Impl {
       return;
     }
     shape = now;
+    segments = recompute_segments(recompute, blocks, shape);
     expected.clear();
     for (const std::unique_ptr<Block>& block : blocks) {
       std::vector<Boundary>& outputs = expected.emplace_back();
@@ -152,6 +182,20 @@ struct BlockStage::Impl {
     }
   }
 
+  /// Fills the tapes of the segment that ends with `last` by running it again from its input. The
+  /// last block's parameters are acquired already.
+  void run_again(std::size_t last, int index, Pass& pass) {
+    const auto first = static_cast<std::size_t>(segments[last]);
+    Activation out;
+    for (std::size_t block = first; block <= last; ++block) {
+      const trace::Scope scope(trace::Phase::recompute, static_cast<int>(block), index);
+      Tape& tape = pass.tapes[block];
+      const Activation in = block == first ? tape.input : cut(out);
+      out = run_block(block, in, pass.batch, BlockUse::backward);
+      tape = tape_of(in, out);
+    }
+  }
+
   /// Runs the block's graph with the gradients of its outputs.
   void run_graph(std::size_t block, const Tape& tape, std::vector<at::Tensor> gradients) {
     torch::autograd::edge_list roots;
@@ -184,8 +228,9 @@ struct BlockStage::Impl {
 
 BlockStage::BlockStage(std::span<const std::unique_ptr<Block>> blocks,
                        ChunkStore& store,
-                       const Mesh& mesh)
-    : impl_(std::make_unique<Impl>(blocks, store, mesh)) {}
+                       const Mesh& mesh,
+                       const ActivationCheckpointConfig& recompute)
+    : impl_(std::make_unique<Impl>(blocks, store, mesh, recompute)) {}
 
 BlockStage::~BlockStage() = default;
 
@@ -196,27 +241,27 @@ void BlockStage::begin_step(double loss_factor) {
 
 Activation BlockStage::forward(int index, const Batch& batch) {
   impl_->expect(batch);
-  std::vector<Tape>& tapes = impl_->kept[index];
-  tapes.clear();
+  Pass& pass = impl_->kept[index];
+  pass = {.batch = batch, .tapes = {}};
   Activation out;
   for (std::size_t block = 0; block < impl_->blocks.size(); ++block) {
     const trace::Scope scope(trace::Phase::forward, static_cast<int>(block), index);
-    Activation in = cut(out);
+    const Activation in = cut(out);
     out = impl_->run_block(block, in, batch, BlockUse::forward);
-    Tape& tape = tapes.emplace_back();
-    for (const auto& [name, tensor] : in.tensors()) {
-      tape.inputs.push_back(tensor);
-    }
-    for (const auto& [name, tensor] : out.tensors()) {
-      tape.outputs.push_back(edge_of(tensor));
-    }
-    if (out.loss_sum.defined()) {
-      tape.loss = edge_of(out.loss_sum);
-      tape.loss_sum = out.loss_sum.detach();
+    if (impl_->segments[block] == kKept) {
+      pass.tapes.push_back(tape_of(in, out));
+    } else {
+      // The graph that autograd made goes now; without autograd other kernels might have run, and
+      // the results must be those of the second run to the last bit.
+      out = cut(out);
+      Tape& tape = pass.tapes.emplace_back();
+      if (impl_->segments[block] == static_cast<int>(block)) {
+        tape.input = in;
+      }
     }
   }
   Activation result = cut(out);
-  result.loss_sum = tapes.back().loss_sum;
+  result.loss_sum = pass.tapes.back().loss_sum;
   return result;
 }
 
@@ -227,15 +272,21 @@ void BlockStage::backward(int index, bool last) {
         "stage-order",
         "backward of micro-batch {} without its forward",
         index);
-  std::vector<Tape> tapes = std::move(kept->second);
+  Pass pass = std::move(kept->second);
   impl_->kept.erase(kept);
-  std::vector<at::Tensor> gradients(tapes.empty() ? 0 : tapes.back().outputs.size());
+  std::vector<Tape>& tapes = pass.tapes;
+  std::vector<at::Tensor> gradients(
+      impl_->expected.back().size());  // none comes back from the last block's outputs
   while (!tapes.empty()) {
-    const auto block = static_cast<int>(tapes.size() - 1);
+    const std::size_t at = tapes.size() - 1;
+    const auto block = static_cast<int>(at);
     const trace::Scope scope(trace::Phase::backward, block, index);
     impl_->store.acquire(block, BlockUse::backward);
-    impl_->run_graph(tapes.size() - 1, tapes.back(), std::move(gradients));
-    gradients = take_gradients(tapes.back().inputs);
+    if (impl_->segments[at] != kKept && !tapes[at].ran) {
+      impl_->run_again(at, index, pass);
+    }
+    impl_->run_graph(at, tapes[at], std::move(gradients));
+    gradients = take_gradients(tapes[at].input);
     impl_->store.gradients_ready(block, last);
     impl_->store.release(block);
     tapes.pop_back();  // inputs and graph of this block go before the next one needs memory

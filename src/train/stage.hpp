@@ -2,6 +2,7 @@
 // by block.
 #pragma once
 
+#include "config/config.hpp"
 #include "memory/chunk_store.hpp"
 #include "nn/block.hpp"
 #include "parallel/pipeline/schedule.hpp"
@@ -16,16 +17,20 @@ namespace colossal {
 
 /// Runs the blocks of one stage over a ChunkStore. The autograd graph is cut at every block
 /// boundary: a block's inputs are detached leaves, of its outputs only the gradient edges are kept,
-/// and its graph runs on its own in backward. Never re-entrant, no hooks.
+/// and its graph runs on its own in backward. Of blocks that run again in backward only the input
+/// of each segment is kept (recompute_segments()). Never re-entrant, no hooks.
 class BlockStage : public StageRunner {
  public:
   /// Block i of `blocks` is block i of `store`; `mesh` says which part of each boundary is this
   /// rank's. All must outlive the stage. Errors: internal "empty-stage" without blocks.
-  BlockStage(std::span<const std::unique_ptr<Block>> blocks, ChunkStore& store, const Mesh& mesh);
+  BlockStage(std::span<const std::unique_ptr<Block>> blocks,
+             ChunkStore& store,
+             const Mesh& mesh,
+             const ActivationCheckpointConfig& recompute = {});
   ~BlockStage() override;
 
-  /// Start of a step: gradients of loss_sum start as `loss_factor` (1 / global count of labelled
-  /// tokens).
+  /// Start of a step: gradients of loss_sum start as `loss_factor` (loss scale / global count of
+  /// labelled tokens).
   void begin_step(double loss_factor);
   Activation forward(int index, const Batch& batch) override;
   void backward(int index, bool last) override;

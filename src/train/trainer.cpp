@@ -2,6 +2,7 @@
 #include "train/trainer.hpp"
 
 #include "core/fault.hpp"
+#include "core/log.hpp"
 #include "core/trace.hpp"
 #include "optim/norms.hpp"
 #include "parallel/pipeline/schedule.hpp"
@@ -10,7 +11,6 @@
 
 #include <ATen/ops/all.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 
 #include <bit>
@@ -41,12 +41,21 @@ StepTotals sum_over_data(const StepBatch& batch, const Comm& data) {
   return {values[0], values[1], std::bit_cast<std::uint64_t>(values[2])};
 }
 
-/// Sum of `loss` over the data axes.
-double sum_over_data(double loss, const Comm& data) {
+/// A step's loss, and whether any rank has seen a gradient that is not finite.
+struct StepLoss {
+  double sum = 0;
+  bool overflow = false;
+};
+
+/// Sums over the data axes, one all-reduce for both.
+StepLoss sum_over_data(const StepLoss& mine, const Comm& data) {
   const trace::Scope scope(trace::Phase::reduce);
-  at::Tensor sum = at::full({1}, loss, at::kDouble);
-  data.all_reduce(sum).wait();
-  return sum.item<double>();
+  at::Tensor sums = at::empty({2}, at::kDouble);
+  auto* values = sums.mutable_data_ptr<double>();
+  values[0] = mine.sum;
+  values[1] = mine.overflow ? 1 : 0;
+  data.all_reduce(sums).wait();
+  return {values[0], values[1] > 0};
 }
 
 /// The loader's next batch; the scope is the time that the step waits for data.
@@ -99,7 +108,10 @@ std::string describe_non_finite(ChunkStore& store) {
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts, RunState state)
-    : parts_(std::move(parts)), state_(std::move(state)) {
+    : parts_(std::move(parts)),
+      state_(std::move(state)),
+      scaler_(parts_.config.train, state_.loss_scale) {
+  state_.loss_scale = scaler_.state();
   state_.data_fingerprint = parts_.train_data->fingerprint();
 }
 
@@ -143,9 +155,12 @@ StepReport Trainer::step() {
   const trace::Scope whole(trace::Phase::step);
   const Stopwatch watch;
   const Comm& data = parts_.context.comm(data_axes());
-  StepReport report{.step = state_.step + 1, .lr = parts_.scheduler->lr(state_.step)};
+  // captured here: gradients are divided by the scale that they were multiplied by
+  StepReport report{.step = state_.step + 1,
+                    .loss_scale = scaler_.scale(),
+                    .lr = parts_.scheduler->lr(state_.step)};
 
-  const bool poisoned = fault::at_step(parts_.context.mesh().rank(), report.step);
+  const fault::Poison poison = fault::at_step(parts_.context.mesh().rank(), report.step);
 
   tell("data");
   StepBatch batch = next_batch(*parts_.loader);
@@ -164,7 +179,9 @@ StepReport Trainer::step() {
 
   tell("forward and backward");
   parts_.store->begin_gradients();
-  parts_.stage->begin_step(1.0 / static_cast<double>(totals.labelled));
+  parts_.stage->begin_step(poison == fault::Poison::gradient
+                               ? std::numeric_limits<double>::infinity()
+                               : report.loss_scale / static_cast<double>(totals.labelled));
   const at::Tensor loss_sum =
       run_schedule(one_stage_schedule(static_cast<int>(batch.micro_batches.size())),
                    batch.micro_batches,
@@ -172,20 +189,24 @@ StepReport Trainer::step() {
   finish_gradients(*parts_.store);
 
   tell("update");
-  const double mine = poisoned ? std::nan("") : loss_sum.item<double>();
-  const double loss = sum_over_data(mine, data);
-  const trace::Scope optimizer(trace::Phase::optimizer);  // norm, clipping and update
-  report.loss = unsigned_nan(loss / static_cast<double>(totals.labelled));
-  report.grad_norm = unsigned_nan(
-      global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context));
   report.tokens = totals.labelled;
   report.samples = totals.samples;
   report.data_hash = totals.data_hash;
   report.epoch = parts_.loader->epoch();
-  report.skipped = !std::isfinite(report.loss) || !std::isfinite(report.grad_norm);
+  judge(report, poison == fault::Poison::loss ? std::nan("") : loss_sum.item<double>(), data);
+  const trace::Scope optimizer(trace::Phase::optimizer);
   update(report);
   report.step_seconds = watch.seconds();
   return report;
+}
+
+void Trainer::judge(StepReport& report, double loss_sum, const Comm& data) {
+  const double scaled_norm =
+      global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context);
+  const StepLoss all = sum_over_data({loss_sum, !std::isfinite(scaled_norm)}, data);
+  report.loss = unsigned_nan(all.sum / static_cast<double>(report.tokens));
+  report.grad_norm = unsigned_nan(scaled_norm / report.loss_scale);
+  report.skipped = all.overflow || !std::isfinite(report.loss);
 }
 
 void Trainer::update(StepReport& report) {
@@ -198,18 +219,24 @@ void Trainer::update(StepReport& report) {
                            parts_.groups,
                            {.step = state_.step,
                             .lr = report.lr,
-                            .grad_factor = factor,
+                            .grad_factor = factor / report.loss_scale,
                             .momentum = parts_.scheduler->momentum(state_.step)});
     parts_.store->publish();
     ++state_.step;
     skipped_in_a_row_ = 0;
   }
+  if (scaler_.update(report.skipped)) {
+    log::warn("[loss-scale-min] step {}: gradients overflow at the lowest loss scale, {}",
+              report.step,
+              report.loss_scale);
+  }
+  state_.loss_scale = scaler_.state();
   state_.consumed = parts_.loader->state().consumed;
 }
 
 void Trainer::skip_or_stop(const StepReport& report) {
   const bool bad_loss = !std::isfinite(report.loss);
-  if (parts_.config.train.nonfinite == NonFinite::stop) {
+  if (!scaler_.active() && parts_.config.train.nonfinite == NonFinite::stop) {
     fail(ErrorKind::numerics,
          bad_loss ? "nonfinite-loss" : "nonfinite-gradient",
          "step {}: loss {}, gradient norm {}; {}. The update was not applied. Lower optimizer.lr, "
@@ -224,10 +251,11 @@ void Trainer::skip_or_stop(const StepReport& report) {
   if (skipped_in_a_row_ > parts_.config.train.max_skipped_steps) {
     fail(ErrorKind::numerics,
          "too-many-skipped",
-         "step {}: {} updates in a row were skipped and train.max_skipped_steps is {}; {}",
+         "step {}: {} updates in a row were skipped and train.max_skipped_steps is {}; {}{}",
          report.step,
          skipped_in_a_row_,
          parts_.config.train.max_skipped_steps,
+         scaler_.active() ? fmt::format("loss scale {}; ", report.loss_scale) : "",
          describe_non_finite(*parts_.store));
   }
 }

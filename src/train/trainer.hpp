@@ -5,6 +5,7 @@
 #include "config/config.hpp"
 #include "data/loader.hpp"
 #include "mesh/context.hpp"
+#include "optim/loss_scale.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
 #include "train/data.hpp"
@@ -25,7 +26,8 @@ struct StepReport {
   double loss = 0;        ///< token mean over the global batch
   double grad_norm = 0;   ///< before clipping
   bool clipped = false;
-  bool skipped = false;  ///< non-finite under train.nonfinite: skip
+  bool skipped = false;   ///< overflow under fp16, or non-finite under train.nonfinite: skip
+  double loss_scale = 1;  ///< factor of this step's loss; 1 unless fp16
   double lr = 0;
   std::int64_t tokens = 0;      ///< labelled tokens of the global batch
   std::int64_t samples = 0;     ///< of the global batch
@@ -65,7 +67,8 @@ struct TrainerParts : LiveModel {
 };
 
 /// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient" before the update
-/// (weights untouched), "too-many-skipped"; data "no-labels" for a global batch without any label.
+/// (weights untouched; not under fp16, where overflow is expected), "too-many-skipped"; data
+/// "no-labels" for a global batch without any label.
 class Trainer {
  public:
   /// `parts` as build() made them for the same `state`.
@@ -98,9 +101,12 @@ class Trainer {
   /// Errors: numerics as the class says; counts the skip otherwise.
   void skip_or_stop(const StepReport& report);
   void tell(std::string_view phase) const;
+  /// Loss, gradient norm and whether to skip, equal on all ranks.
+  void judge(StepReport& report, double loss_sum, const Comm& data);
 
   TrainerParts parts_;
   RunState state_;
+  LossScaler scaler_;
   std::vector<std::unique_ptr<Hook>> hooks_;
   std::int64_t skipped_in_a_row_ = 0;
   double side_seconds_ = 0;

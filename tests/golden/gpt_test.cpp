@@ -69,6 +69,20 @@ TEST_CASE("GPT equals PyTorch in fp32 to its rounding", "[golden]") {
   }
 }
 
+TEST_CASE("GPT equals PyTorch in bf16 and fp16 to their rounding", "[golden]") {
+  const Golden golden(COLOSSAL_TEST_DATA "/fixtures/gpt.h5");
+  for (const std::string& variant : kVariants) {
+    Config config = golden_config(golden, variant);
+    for (const AttentionKind attention : {AttentionKind::automatic, AttentionKind::math}) {
+      config.model.attention = attention;
+      config.train.precision = Precision::bf16;  // units of 2^-8, through two layers and back
+      check_variant(golden, variant, config, 0.04);
+      config.train.precision = Precision::fp16;  // units of 2^-11
+      check_variant(golden, variant, config, 0.005);
+    }
+  }
+}
+
 TEST_CASE("padding gets no gradient", "[golden]") {
   const Golden golden(COLOSSAL_TEST_DATA "/fixtures/gpt.h5");
   const std::string variant = "gqa_swiglu_untied_padded";

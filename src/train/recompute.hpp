@@ -1,0 +1,34 @@
+// Which blocks run again in backward, and what does that save?
+#pragma once
+
+#include "config/config.hpp"
+#include "nn/block.hpp"
+#include "nn/layers.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace colossal {
+
+/// Value of recompute_segments() for a block that keeps its activations.
+inline constexpr int kKept = -1;
+
+/// train.activation_checkpoint for the layers of a stage (mode: selective).
+[[nodiscard]] Recompute layer_recompute(const ActivationCheckpointConfig& config);
+
+/// For each block the first block of the segment with which it runs again in backward (mode: full),
+/// or kKept. Only the input of a segment is kept. A block that returns the loss is kept, since its
+/// backward follows at once, and so is one without products (embedding), which keeps nothing but
+/// indices; neither counts for `every` and `blocks`.
+[[nodiscard]] std::vector<int> recompute_segments(const ActivationCheckpointConfig& config,
+                                                  std::span<const std::unique_ptr<Block>> blocks,
+                                                  const BatchShape& shape);
+
+/// Most bytes of activations that one micro-batch holds at a time: what is kept, and in backward
+/// the segment that has run again.
+[[nodiscard]] std::int64_t activation_peak(std::span<const int> segments,
+                                           std::span<const BlockCost> costs);
+
+}  // namespace colossal

@@ -1,0 +1,184 @@
+// Does computing again change anything but memory? Losses and weights must not, to the last bit.
+#include "train/recompute.hpp"
+
+#include "support/catch.hpp"
+#include "support/tiny_models.hpp"
+#include "support/training.hpp"
+#include "train/model.hpp"
+#include "train/plan_report.hpp"
+
+#include <ATen/ops/equal.h>
+
+#include <string>
+#include <vector>
+
+using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
+using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+using Segments = std::vector<int>;
+
+struct Mode {
+  std::string name;
+  ActivationCheckpointConfig config;
+};
+
+std::vector<Mode> modes(bool fused_attention) {
+  std::vector<Mode> all = {
+      {"full", {.mode = RecomputeMode::full}},
+      {"full, every 2", {.mode = RecomputeMode::full, .every = 2}},
+      {"full, every 5", {.mode = RecomputeMode::full, .every = 5}},
+      {"full, 2 blocks", {.mode = RecomputeMode::full, .blocks = 2}},
+      {"full, every 2 of 3 blocks", {.mode = RecomputeMode::full, .every = 2, .blocks = 3}},
+      {"selective", {.mode = RecomputeMode::selective}},
+      {"gelu", {.mode = RecomputeMode::selective, .recompute = {"gelu"}}},
+      {"norm and mlp", {.mode = RecomputeMode::selective, .recompute = {"norm", "mlp"}}}};
+  if (fused_attention) {
+    all.push_back(
+        {"everything",
+         {.mode = RecomputeMode::selective, .recompute = {"gelu", "norm", "attention", "mlp"}}});
+  }
+  return all;
+}
+
+/// Four blocks between embedding and head.
+Config four_blocks() {
+  Config config = tiny_gpt();
+  config.model.num_layers = 4;
+  config.train.steps = 3;
+  return config;
+}
+
+Segments segments_of(const Config& config, const ActivationCheckpointConfig& mode) {
+  const ParallelContext alone(config);
+  const ModelParts model = make_model(config, alone);
+  return recompute_segments(mode, model.blocks, {.batch = 2, .sequence = 12});
+}
+
+void require_bit_equal(const Trained& expected, const Trained& got) {
+  REQUIRE(got.reports.size() == expected.reports.size());
+  for (std::size_t i = 0; i < got.reports.size(); ++i) {
+    CHECK(got.reports[i].loss == expected.reports[i].loss);
+    CHECK(got.reports[i].grad_norm == expected.reports[i].grad_norm);
+  }
+  for (const auto& [name, tensor] : expected.tensors) {
+    INFO(name);
+    CHECK(at::equal(tensor, got.tensors.at(name)));
+  }
+}
+
+std::int64_t planned_activations(Config config, const ActivationCheckpointConfig& mode) {
+  config.train.activation_checkpoint = mode;
+  return make_plan(config, 80).ranks[0].activations;
+}
+
+}  // namespace
+
+TEST_CASE("blocks that run again are grouped; embedding and head are not", "[recompute]") {
+  const Config config = four_blocks();
+  const auto full = [](std::int64_t every, std::optional<std::int64_t> blocks) {
+    return ActivationCheckpointConfig{
+        .mode = RecomputeMode::full, .every = every, .blocks = blocks};
+  };
+  CHECK(segments_of(config, {}) == Segments(6, kKept));
+  CHECK(segments_of(config, {.mode = RecomputeMode::selective}) == Segments(6, kKept));
+  CHECK(segments_of(config, full(1, {})) == Segments{kKept, 1, 2, 3, 4, kKept});
+  CHECK(segments_of(config, full(2, {})) == Segments{kKept, 1, 1, 3, 3, kKept});
+  CHECK(segments_of(config, full(3, {})) == Segments{kKept, 1, 1, 1, 4, kKept});
+  CHECK(segments_of(config, full(9, {})) == Segments{kKept, 1, 1, 1, 1, kKept});
+  CHECK(segments_of(config, full(1, 2)) == Segments{kKept, 1, 2, kKept, kKept, kKept});
+  CHECK(segments_of(config, full(2, 3)) == Segments{kKept, 1, 1, 3, kKept, kKept});
+  CHECK(segments_of(tiny_mlp(), full(1, {})) == Segments{0, 1, kKept});
+}
+
+TEST_CASE("losses and weights are bit-equal in every mode, dropout included", "[recompute]") {
+  for (const Precision precision : {Precision::fp64, Precision::fp32}) {
+    for (const bool fused : {false, true}) {  // attention dropout rules the fused kernel out
+      Config config = four_blocks();
+      config.train.precision = precision;
+      config.model.attention_dropout = fused ? 0 : 0.1;
+      config.model.activation = fused ? ActivationKind::swiglu : ActivationKind::gelu_tanh;
+      config = split(config, 1, 2);
+      const ParallelContext context(config);
+      const Trained expected = train(config, context);
+      for (const Mode& mode : modes(fused)) {
+        INFO(mode.name << ", fused attention: " << fused);
+        config.train.activation_checkpoint = mode.config;
+        require_bit_equal(expected, train(config, context));
+      }
+    }
+  }
+}
+
+TEST_CASE("so few rows that evaluation would use another kernel change nothing", "[recompute]") {
+  Config config = tiny_mlp();
+  config.train.precision = Precision::fp32;
+  const ParallelContext context(config);
+  const Trained expected = train(config, context);
+  config.train.activation_checkpoint.mode = RecomputeMode::full;
+  require_bit_equal(expected, train(config, context));
+}
+
+TEST_CASE("micro-batches may wait for their backward", "[recompute]") {
+  Config config = four_blocks();
+  config.train.activation_checkpoint = {.mode = RecomputeMode::full, .every = 2};
+  const ParallelContext context(config);
+  const TrainerParts parts = build(config, context, {});
+  std::vector<std::int64_t> first = {0, 1};
+  std::vector<std::int64_t> second = {2, 3};
+  const std::vector<Batch> batches = {parts.train_data->read(first),
+                                      parts.train_data->read(second)};
+  const auto gradient = [&](const std::vector<int>& forwards, const std::vector<int>& backwards) {
+    parts.store->begin_gradients();
+    parts.stage->begin_step(1);
+    for (const int i : forwards) {
+      parts.stage->forward(i, batches[static_cast<std::size_t>(i)]);
+    }
+    for (const int i : backwards) {
+      parts.stage->backward(i, i == backwards.back());
+    }
+    parts.store->finish_gradients();
+    return parts.store->shards()[0].grad.clone();
+  };
+  const at::Tensor both = gradient({0, 1}, {0, 1});
+  const at::Tensor alone = gradient({0}, {0}).add(gradient({1}, {1}));
+  CHECK(both.sub(alone).abs().max().item<double>() < 1e-13);
+  CHECK(alone.abs().max().item<double>() > 0);
+}
+
+TEST_CASE("what is held at a time", "[recompute]") {
+  // activations 100 each, boundaries 10 each
+  const std::vector<BlockCost> costs(5, BlockCost{.activation_bytes = 100, .boundary_bytes = 10});
+  CHECK(activation_peak(Segments(5, kKept), costs) == 500);
+  // three kept inputs before the head runs: 100 + 3 * 10 + 100
+  CHECK(activation_peak(Segments{kKept, 1, 2, 3, kKept}, costs) == 230);
+  // the longest segment is what counts: 100 + 10 + (3 * 100 - 10)
+  CHECK(activation_peak(Segments{kKept, 1, 1, 1, kKept}, costs) == 400);
+  CHECK(activation_peak(Segments{0, 0, 2, 2, kKept}, costs) == 210);
+}
+
+TEST_CASE("the plan's activations shrink with every step of recomputation", "[recompute]") {
+  Config config = four_blocks();
+  config.model.attention_dropout = 0;
+  const auto planned = [&](const ActivationCheckpointConfig& mode) {
+    return planned_activations(config, mode);
+  };
+  const std::int64_t none = planned({});
+  const std::int64_t gelu = planned({.mode = RecomputeMode::selective, .recompute = {"gelu"}});
+  const std::int64_t both = planned({.mode = RecomputeMode::selective});
+  const std::int64_t all = planned(
+      {.mode = RecomputeMode::selective, .recompute = {"gelu", "norm", "attention", "mlp"}});
+  const std::int64_t pairs = planned({.mode = RecomputeMode::full, .every = 2});
+  const std::int64_t full = planned({.mode = RecomputeMode::full});
+  CHECK(none > gelu);
+  CHECK(gelu > both);
+  CHECK(both > all);
+  CHECK(none > pairs);
+  CHECK(pairs > full);
+  const std::int64_t tokens = 16 * 12;
+  CHECK(none - gelu == tokens * 4 * 64 * 8);             // 4 blocks, f = 64, fp64
+  CHECK(gelu - both == tokens * (4 * 2 * 16 + 16) * 8);  // two norms, and the head's
+  CHECK(both - all == tokens * 4 * (64 + 16 + 2) * 8);   // product, context, 2 log-sums
+  CHECK(planned({.mode = RecomputeMode::full, .blocks = 4}) == full);
+}
