@@ -2,22 +2,17 @@
 #include "config/fields.hpp"
 #include "config/load.hpp"
 #include "config/scalar.hpp"
+#include "config/schema_values.hpp"
 #include "config/tree.hpp"
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 namespace colossal {
 namespace detail {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// A text with `${...}` in it may stand for any single value.
-constexpr const char* kUse = R"(\$\{)";
 
 Json closed_object() {
   Json object;
@@ -28,50 +23,6 @@ Json closed_object() {
                                      {"items", {{"type", "string"}}}};
   object["additionalProperties"] = false;
   return object;
-}
-
-/// Whole numbers are shown without a decimal point.
-Json number(double value) {
-  constexpr double kExact = 9e15;
-  return std::floor(value) == value && std::abs(value) < kExact
-             ? Json(static_cast<std::int64_t>(value))
-             : Json(value);
-}
-
-void add_range(Json& schema, const Range& range) {
-  if (range.min > -std::numeric_limits<double>::infinity()) {
-    schema[range.min_open ? "exclusiveMinimum" : "minimum"] = number(range.min);
-  }
-  if (range.max < std::numeric_limits<double>::infinity()) {
-    schema[range.max_open ? "exclusiveMaximum" : "maximum"] = number(range.max);
-  }
-}
-
-/// Texts that our grammar reads as a whole number but YAML readers leave as text: 1_000, and 300B
-/// for counts.
-Json integer_schema(const Spec& spec) {
-  std::string pattern = "-?[0-9]+(_[0-9]+)+";
-  if (spec.form == Form::count) {
-    pattern += R"(|[0-9]+(_[0-9]+)*(\.[0-9]+)?[kMBT])";
-  }
-  if (spec.form == Form::bytes) {
-    pattern += R"(|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?([KMGT]i?)?B)";
-  }
-  pattern += spec.auto_word ? "|auto" : "";
-  Json schema = {{"type", {"integer", "string"}},
-                 {"pattern", fmt::format("^({})$|{}", pattern, kUse)}};
-  add_range(schema, spec.range);
-  return schema;
-}
-
-Json real_schema(const Spec& spec) {
-  if (spec.form == Form::duration) {
-    const char* duration = R"(^([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?[smhd]$)";
-    return {{"type", {"string"}}, {"pattern", fmt::format("{}|{}", duration, kUse)}};
-  }
-  Json schema = {{"type", {"number", "string"}}, {"pattern", kUse}};
-  add_range(schema, spec.range);
-  return schema;
 }
 
 template <class Words>

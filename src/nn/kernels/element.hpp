@@ -23,9 +23,11 @@ inline constexpr bool kIsHalf = std::is_same_v<S, c10::BFloat16> || std::is_same
 template <class S>
 using Wide = std::conditional_t<kIsHalf<S>, float, S>;
 
+/// x itself: nothing to widen.
 [[nodiscard, gnu::always_inline]] inline float load(float x) noexcept {
   return x;
 }
+/// x itself.
 [[nodiscard, gnu::always_inline]] inline double load(double x) noexcept {
   return x;
 }

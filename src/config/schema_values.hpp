@@ -1,0 +1,25 @@
+// What does the JSON Schema say about a number?
+#pragma once
+
+#include "config/fields.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace colossal::detail {
+
+using Json = nlohmann::ordered_json;
+
+/// A text with `${...}` in it may stand for any single value.
+inline constexpr const char* kUse = R"(\$\{)";
+
+/// Whole numbers are shown without a decimal point.
+[[nodiscard]] Json number(double value);
+
+/// Numbers of the key's range, and texts that our grammar reads as a whole number but YAML readers
+/// leave as text: 1_000, and 300B for counts.
+[[nodiscard]] Json integer_schema(const Spec& spec);
+
+/// Numbers of the key's range, or durations with their unit.
+[[nodiscard]] Json real_schema(const Spec& spec);
+
+}  // namespace colossal::detail
