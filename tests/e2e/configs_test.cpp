@@ -50,6 +50,39 @@ TEST_CASE("the shipped tiny configurations train", "[configs]") {
   CHECK(records(folder.path() / "two", "eval").contains(20));
 }
 
+TEST_CASE("the shipped configurations of mixed precision train and resume", "[configs]") {
+  const TempDir folder;
+  const fs::path configs = fs::path(COLOSSAL_SOURCE_DIR) / "configs";
+  for (const char* name : {"gpt-bf16-cpu", "gpt-fp16-recompute-cpu"}) {
+    INFO(name);
+    const fs::path output = folder.path() / name;
+    const Arguments command = {
+        "train", (configs / name).string() + ".yaml", "--output-dir", output.string()};
+    run_expecting(0, command);
+    const std::map<std::int64_t, Json> whole = records(output);
+    REQUIRE(whole.rbegin()->first == 50);
+    CHECK(whole.rbegin()->second["loss"] < whole.begin()->second["loss"]);
+    const bool scaled = whole.rbegin()->second.contains("loss_scale");
+    CHECK(scaled == (std::string(name) == "gpt-fp16-recompute-cpu"));
+    if (scaled) {
+      CHECK(whole.rbegin()->second["skipped"] > 0);
+      CHECK(whole.rbegin()->second["loss_scale"] < 16777216);
+    }
+    // from the checkpoint of step 40 the last steps are the same, to the last bit
+    const fs::path again = folder.path() / (std::string(name) + "-again");
+    Arguments resumed = command;
+    resumed.back() = again.string();
+    resumed.insert(resumed.end(),
+                   {"--resume", (output / "checkpoints" / "step-00000040").string()});
+    run_expecting(0, resumed);
+    for (const auto& [step, record] : records(again)) {
+      CHECK(step > 40);
+      CHECK(record["loss"] == whole.at(step)["loss"]);
+      CHECK(record["grad_norm"] == whole.at(step)["grad_norm"]);
+    }
+  }
+}
+
 TEST_CASE("every line of schedules-cpu.yaml can be moved out of its comment", "[configs]") {
   const fs::path file = fs::path(COLOSSAL_SOURCE_DIR) / "configs" / "schedules-cpu.yaml";
   std::istringstream text(read_file(file));
