@@ -60,8 +60,19 @@ inline std::vector<TensorRecord> small_model(std::int64_t first = 0) {
           whole("optim/exp_avg/embed.weight", counting({7, 5}, at::kFloat, first + 200))};
 }
 
+/// With a loss scale at even steps.
 inline RunState state_at(std::int64_t step) {
-  return {step, step * 32, 1, 2, "version: 1\nrun: {name: \"test\"}\n", "data-0123", "build-4567"};
+  const auto scale = step % 2 == 0
+                         ? std::optional(LossScale{0.1 * static_cast<double>(step), 7, -1})
+                         : std::nullopt;
+  return {step,
+          step * 32,
+          1,
+          2,
+          scale,
+          "version: 1\nrun: {name: \"test\"}\n",
+          "data-0123",
+          "build-4567"};
 }
 
 inline std::filesystem::path folder_of(const std::filesystem::path& root, std::int64_t step) {
