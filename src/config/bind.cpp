@@ -67,6 +67,7 @@ class Reader : public Visitor {
     }
     if (node == nullptr) {
       require(key, spec);
+      keep_null(key, path, spec);
     } else {
       convert(*node, path, slot, spec, report_);
       origins_.set(path, node->origin);
@@ -217,6 +218,15 @@ class Reader : public Visitor {
 
   [[nodiscard]] Origin section_origin() const {
     return origins_.place_for(levels_.back().path + ".");
+  }
+
+  /// A null that is a choice counts as given, so that no rule fills the value.
+  void keep_null(std::string_view key, const std::string& path, const Spec& spec) {
+    const Node* map = levels_.back().map;
+    const Node* node = map == nullptr ? nullptr : map->find(key);
+    if (spec.null_is_value && node != nullptr && variant_applies(spec, levels_.back().variant)) {
+      origins_.set(path, node->origin);
+    }
   }
 
   void note_variant(const Node* node, const EnumSlot& slot, bool has_default) {

@@ -18,6 +18,30 @@ std::int64_t padded_vocab(const ModelConfig& model) {
   return ceil_div(model.vocab_size, model.vocab_pad_multiple) * model.vocab_pad_multiple;
 }
 
+double default_eps(OptimizerType type) noexcept {
+  switch (type) {
+    case OptimizerType::lamb:
+      return 1e-6;
+    case OptimizerType::lars:
+      return 1e-9;
+    case OptimizerType::adamw:
+    case OptimizerType::adam:
+    case OptimizerType::sgd:
+      break;
+  }
+  return 1e-8;
+}
+
+double effective_lr(const Config& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  const std::int64_t batch = config.train.global_batch_size;
+  if (optimizer.lr_scaling == LrScaling::none || !optimizer.base_batch_size || batch == 0) {
+    return optimizer.lr;
+  }
+  const double ratio = static_cast<double>(batch) / static_cast<double>(*optimizer.base_batch_size);
+  return optimizer.lr * (optimizer.lr_scaling == LrScaling::sqrt ? std::sqrt(ratio) : ratio);
+}
+
 std::int64_t total_steps(const Config& config, std::int64_t train_samples) {
   const TrainConfig& train = config.train;
   if (train.steps) {

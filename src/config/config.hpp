@@ -26,6 +26,7 @@ enum class GradDtype : std::uint8_t { automatic, fp32, same };
 enum class RecomputeMode : std::uint8_t { none, selective, full };
 enum class NonFinite : std::uint8_t { stop, skip };
 enum class OptimizerType : std::uint8_t { adamw, adam, sgd, lamb, lars };
+enum class BiasCorrection : std::uint8_t { on, off, moments, lr, none };
 enum class MomentumMode : std::uint8_t { scaled, unscaled, larc };
 enum class LrScaling : std::uint8_t { none, linear, sqrt };
 enum class StateDtype : std::uint8_t { fp32, bf16 };
@@ -173,15 +174,15 @@ struct OptimizerConfig {
   bool no_decay_given =
       false;  ///< not a key: the user wrote no_decay, so an unused pattern is an error
   std::vector<double> betas = {0.9, 0.999};
-  double eps = 1e-8;
+  std::optional<double> eps;  ///< unset: default_eps(type)
   bool eps_inside_sqrt = false;
-  bool bias_correction = true;
-  double momentum = 0.9;                              ///< sgd and lars
-  bool nesterov = false;                              ///< sgd only
-  MomentumMode momentum_mode = MomentumMode::scaled;  ///< lars only
-  double trust_coefficient = 0.001;                   ///< lars only
-  std::optional<double> trust_clip;   ///< lamb and lars; unset: 10 (lamb), none (lars)
-  std::vector<std::string> no_adapt;  ///< lamb only; derived: no_decay
+  BiasCorrection bias_correction = BiasCorrection::on;  ///< lamb: moments, lr or none
+  double momentum = 0.9;                                ///< sgd and lars
+  bool nesterov = false;                                ///< sgd and lars
+  MomentumMode momentum_mode = MomentumMode::scaled;    ///< lars only
+  double trust_coefficient = 0.001;                     ///< lars only
+  std::optional<double> trust_clip;                     ///< lamb and lars; unset: no bound
+  std::vector<std::string> no_adapt;                    ///< lamb and lars; derived: no_decay
   LrScaling lr_scaling = LrScaling::none;
   std::optional<std::int64_t> base_batch_size;
   StateDtype state_dtype = StateDtype::fp32;
@@ -314,6 +315,9 @@ struct Config {
 
 /// Rows of the embedding matrix: vocab_size rounded up to vocab_pad_multiple.
 [[nodiscard]] std::int64_t padded_vocab(const ModelConfig& model);
+
+/// Standard optimizer.eps of a type: 1e-8, lamb 1e-6, lars 1e-9.
+[[nodiscard]] double default_eps(OptimizerType type) noexcept;
 
 /// Optimizer steps of the whole run. `train_samples`: size of one epoch of the training set (needed
 /// for epochs only; 0 = unknown). Token and sample budgets round up to whole steps. Errors:

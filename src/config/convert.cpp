@@ -172,11 +172,19 @@ void read(const Node& node, const Target& target, std::string& value) {
   value = target.spec.form == Form::path && !known ? absolute_path(node, node.text) : node.text;
 }
 
+/// The text of a word; `true` and `false` among the words are read as a boolean is.
+std::string word_text(const Node& node, std::span<const std::string_view> words) {
+  const bool switches = std::find(words.begin(), words.end(), "true") != words.end();
+  const Parsed<bool> truth = parse_bool(node.text);
+  const bool* const value = switches ? std::get_if<bool>(&truth) : nullptr;
+  return value == nullptr ? node.text : node.quoted ? "" : *value ? "true" : "false";
+}
+
 void read(const Node& node, const Target& target, const EnumSlot& slot) {
   if (!expect_scalar(node, target, "a word")) {
     return;
   }
-  const auto it = std::find(slot.words.begin(), slot.words.end(), node.text);
+  const auto it = std::find(slot.words.begin(), slot.words.end(), word_text(node, slot.words));
   if (it == slot.words.end()) {
     refuse_word(node, target, slot.words);
     return;

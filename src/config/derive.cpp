@@ -13,6 +13,8 @@
 namespace colossal::detail {
 namespace {
 
+constexpr double kLambTrustClip = 10;
+
 /// One key that a preset fills.
 struct PresetKey {
   std::string_view path;
@@ -129,6 +131,32 @@ void fill_run(Config& config, Origins& origins, const DeriveInput& input) {
   }
 }
 
+/// lamb's true and false are its words moments and none.
+BiasCorrection lamb_correction(BiasCorrection written) {
+  return written == BiasCorrection::on    ? BiasCorrection::moments
+         : written == BiasCorrection::off ? BiasCorrection::none
+                                          : written;
+}
+
+void fill_optimizer(OptimizerConfig& optimizer, Origins& origins) {
+  if (!optimizer.eps) {
+    optimizer.eps = default_eps(optimizer.type);
+    origins.derive("optimizer.eps", "optimizer.type");
+  }
+  const bool lamb = optimizer.type == OptimizerType::lamb;
+  if (lamb) {
+    optimizer.bias_correction = lamb_correction(optimizer.bias_correction);
+  }
+  if (lamb && !origins.given("optimizer.trust_clip")) {
+    optimizer.trust_clip = kLambTrustClip;
+    origins.derive("optimizer.trust_clip", "optimizer.type");
+  }
+  if ((lamb || optimizer.type == OptimizerType::lars) && !origins.given("optimizer.no_adapt")) {
+    optimizer.no_adapt = optimizer.no_decay;
+    origins.derive("optimizer.no_adapt", "optimizer.no_decay");
+  }
+}
+
 void fill_scheduler(SchedulerConfig& scheduler, Origins& origins) {
   const bool flat =
       scheduler.type == SchedulerType::wsd || scheduler.type == SchedulerType::flat_cosine;
@@ -170,6 +198,7 @@ void derive(Config& config, Origins& origins, const DeriveInput& input, Report& 
     fill(config.parallel.data, *input.world_size, "parallel.data", "world size", origins);
   }
   derive_batch(config, origins, input, report);
+  fill_optimizer(config.optimizer, origins);
   fill_scheduler(config.scheduler, origins);
   fill_eval(config, origins);
 }

@@ -59,6 +59,8 @@ struct Spec {
   std::string_view derived =
       {};  ///< how the value is found when unset; a number is then 0 until it is derived
   bool auto_word = false;  ///< `auto` may be written for "unset"
+  bool null_is_value =
+      false;  ///< a written null is a choice: the rule of `derived` does not fill it
   std::string_view variant =
       {};  ///< only for these words of the section's `type`, with spaces between
   std::span<const std::string_view> words =

@@ -7,6 +7,10 @@
 
 namespace colossal {
 
+/// Peak rate of the run: optimizer.lr scaled by lr_scaling with the global batch size; optimizer.lr
+/// while that size is unknown.
+[[nodiscard]] double effective_lr(const Config& config);
+
 /// Warm-up of a run of `total_steps`: warmup_steps, or warmup_ratio of the run to the nearest step.
 [[nodiscard]] std::int64_t warmup_steps(const SchedulerConfig& scheduler, std::int64_t total_steps);
 

@@ -25,20 +25,29 @@ Json closed_object() {
   return object;
 }
 
+/// Words in mixed case are texts to YAML readers; "true" in quotes is refused.
+constexpr const char* kMixedCase = "^(?!true$|false$)([tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$";
+
+/// A word as YAML readers see it.
+Json word_value(std::string_view word) {
+  const bool truth = word == "true";
+  return truth || word == "false" ? Json(truth) : Json(std::string(word));
+}
+
 template <class Words>
 Json enum_schema(const Words& words) {
   Json list = Json::array();
   for (const std::string_view word : words) {
-    list.push_back(std::string(word));
+    list.push_back(word_value(word));
   }
-  Json use = {{"type", "string"}, {"pattern", kUse}};
+  const bool truth = list.front().is_boolean();
+  Json use = {{"type", "string"},
+              {"pattern", truth ? fmt::format("{}|{}", kMixedCase, kUse) : std::string(kUse)}};
   return {{"anyOf", {{{"enum", list}}, use}}};
 }
 
 Json schema_of(const bool* /*value*/, const Spec& /*spec*/) {
-  // Words in mixed case are texts to YAML readers; "true" in quotes is refused.
-  const char* mixed = "^(?!true$|false$)([tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$";
-  return {{"type", {"boolean", "string"}}, {"pattern", fmt::format("{}|{}", mixed, kUse)}};
+  return {{"type", {"boolean", "string"}}, {"pattern", fmt::format("{}|{}", kMixedCase, kUse)}};
 }
 Json schema_of(const std::int64_t* /*value*/, const Spec& spec) {
   return integer_schema(spec);
@@ -266,7 +275,7 @@ class SchemaWriter : public Visitor {
     schema["default"] = std::visit(
         [&](const auto& value) -> Json {
           if constexpr (std::is_same_v<std::decay_t<decltype(value)>, EnumSlot>) {
-            return std::string(value.words[*value.value]);
+            return word_value(value.words[*value.value]);
           } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string*>) {
             return value->empty() ? Json(nullptr) : Json(*value);
           } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double*>) {

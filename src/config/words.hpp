@@ -49,6 +49,9 @@ template <>
 inline constexpr std::array<std::string_view, 5> kWords<OptimizerType> = {
     "adamw", "adam", "sgd", "lamb", "lars"};
 template <>
+inline constexpr std::array<std::string_view, 5> kWords<BiasCorrection> = {
+    "true", "false", "moments", "lr", "none"};
+template <>
 inline constexpr std::array<std::string_view, 3> kWords<MomentumMode> = {
     "scaled", "unscaled", "larc"};
 template <>

@@ -1,5 +1,6 @@
 // Which parts does a run consist of? One small function per part, in order of construction.
 #include "config/load.hpp"
+#include "config/schedule.hpp"
 #include "train/trainer.hpp"
 
 #include <ATen/Parallel.h>
@@ -54,7 +55,7 @@ TrainerParts build(const Config& config,
   parts.loader = make_loader(config, context.mesh(), *parts.train_data, state);
   parts.total_steps = total_steps(config, parts.loader->samples_per_epoch());
   parts.scheduler =
-      std::make_unique<Scheduler>(config.scheduler, config.optimizer.lr, parts.total_steps);
+      std::make_unique<Scheduler>(config.scheduler, effective_lr(config), parts.total_steps);
   parts.optimizer = optimizers().make(yaml_word(config.optimizer.type), config.optimizer);
   static_cast<LiveModel&>(parts) = build_model(config, context, parts.optimizer->states());
   parts.groups = make_groups(config.optimizer, *parts.store);

@@ -58,12 +58,13 @@ std::vector<std::string> parameter_names(const Config& config) {
 
 void check_patterns(const Loaded& loaded, std::vector<Diagnostic>& found) {
   const OptimizerConfig& optimizer = loaded.config.optimizer;
-  if (optimizer.groups.empty() && !optimizer.no_decay_given) {
+  const bool adapts = !optimizer.no_adapt.empty() && optimizer.no_adapt != optimizer.no_decay;
+  if (optimizer.groups.empty() && !optimizer.no_decay_given && !adapts) {
     return;
   }
   const std::vector<std::string> names = parameter_names(loaded.config);
   for (const UnusedPattern& unused : unused_patterns(optimizer, names)) {
-    const bool is_group = unused.path != "optimizer.no_decay";
+    const bool is_group = unused.path.starts_with("optimizer.groups");
     Diagnostic& error = found.emplace_back(error_at(loaded, "pattern-unused", unused.path));
     error.value = unused.pattern;
     error.message = fmt::format("'{}' matches no parameter{}",

@@ -1,6 +1,7 @@
 // How is a learning rate drawn? Plain SVG text; no library.
 #include "train/lr_plot.hpp"
 
+#include "config/schedule.hpp"
 #include "optim/scheduler.hpp"
 #include "train/human.hpp"
 
@@ -141,7 +142,7 @@ std::map<double, std::string, std::greater<>> factors(const OptimizerConfig& opt
 }  // namespace
 
 std::string lr_plot(const Config& config, std::int64_t total_steps) {
-  const Scheduler scheduler(config.scheduler, config.optimizer.lr, total_steps);
+  const Scheduler scheduler(config.scheduler, effective_lr(config), total_steps);
   const auto lines = factors(config.optimizer);
   double highest = 0;
   for (std::int64_t k = 0; k < total_steps;

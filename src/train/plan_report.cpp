@@ -2,6 +2,7 @@
 #include "train/plan_report.hpp"
 
 #include "config/load.hpp"
+#include "config/schedule.hpp"
 #include "memory/chunk_plan.hpp"
 #include "models/zoo.hpp"
 #include "optim/optimizer.hpp"
@@ -70,8 +71,14 @@ void fill_model(PlanReport& plan, const ModelConfig& model) {
 
 /// "lr 0.001: 5 steps of warm-up, then ...".
 std::string schedule_in_words(const Config& config, std::int64_t steps) {
-  const double lr = config.optimizer.lr;
-  return fmt::format("lr {:.4g}: {}", lr, Scheduler(config.scheduler, lr, steps).in_words());
+  const double lr = effective_lr(config);
+  const bool scaled = config.optimizer.lr_scaling != LrScaling::none;
+  const std::string why = scaled ? fmt::format(" ({:.4g} for a batch of {}, scaled to {})",
+                                               config.optimizer.lr,
+                                               config.optimizer.base_batch_size.value_or(0),
+                                               config.train.global_batch_size)
+                                 : "";
+  return fmt::format("lr {:.4g}{}: {}", lr, why, Scheduler(config.scheduler, lr, steps).in_words());
 }
 
 void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_samples) {

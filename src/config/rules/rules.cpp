@@ -61,6 +61,7 @@ void check_rules(const RuleInput& input) {
                             mesh_rules(),
                             model_rules(input.config.model.type),
                             data_rules(),
+                            optimizer_rules(),
                             scheduler_rules(),
                             schedule_rules(),
                             usage_rules(),

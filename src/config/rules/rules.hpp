@@ -48,6 +48,8 @@ using Rule = void (*)(const RuleInput&);
 [[nodiscard]] std::span<const Rule> model_rules(ModelType type);
 /// data-weights, sequence-packing, unused-section.
 [[nodiscard]] std::span<const Rule> data_rules();
+/// required, bad-enum, unused-section.
+[[nodiscard]] std::span<const Rule> optimizer_rules();
 /// warmup-too-long, warmup-required, milestones-order, never-runs, unused-section.
 [[nodiscard]] std::span<const Rule> scheduler_rules();
 /// lr-too-large, never-runs, checkpoint-none, tokens-not-multiple.

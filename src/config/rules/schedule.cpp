@@ -1,4 +1,6 @@
 // Do the things that happen at certain steps fit the length of the run?
+#include "config/schedule.hpp"
+
 #include "config/rules/rules.hpp"
 
 #include <fmt/format.h>
@@ -12,13 +14,19 @@ namespace colossal::detail {
 namespace {
 
 void rate_is_plausible(const RuleInput& in) {
-  const double lr = in.config.optimizer.lr;
-  // A step of sgd is as long as the gradient is: no rate is implausible by itself.
-  if (lr <= 1 || in.config.optimizer.type == OptimizerType::sgd) {
+  const OptimizerConfig& optimizer = in.config.optimizer;
+  const double lr = effective_lr(in.config);
+  // A step of sgd is as long as the gradient is, and lars multiplies by its small
+  // trust_coefficient: no rate is implausible by itself.
+  if (lr <= 1 || optimizer.type == OptimizerType::sgd || optimizer.type == OptimizerType::lars) {
     return;
   }
-  Diagnostic& warning =
-      in.warning("lr-too-large", "optimizer.lr", fmt::format("optimizer.lr {} is very large", lr));
+  const bool scaled = lr != optimizer.lr;
+  Diagnostic& warning = in.warning(
+      "lr-too-large",
+      "optimizer.lr",
+      fmt::format(
+          "optimizer.lr {:.6g} is very large{}", lr, scaled ? " (scaled with the batch)" : ""));
   warning.why = "one step moves every weight by about lr";
   warning.fix = "usual values are 1e-5 to 1e-2";
 }

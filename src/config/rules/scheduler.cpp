@@ -134,7 +134,7 @@ void cycle_sets_momentum(const RuleInput& in) {
     return;
   }
   const OptimizerConfig defaults;
-  const bool sgd = optimizer.type == OptimizerType::sgd;
+  const bool sgd = optimizer.type == OptimizerType::sgd || optimizer.type == OptimizerType::lars;
   const double own = sgd ? optimizer.momentum : optimizer.betas.front();
   if (own == 0 || own == (sgd ? defaults.momentum : defaults.betas.front())) {
     return;

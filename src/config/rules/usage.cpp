@@ -51,7 +51,8 @@ void warmup_start_has_warmup(const RuleInput& in) {
 
 void nesterov_has_momentum(const RuleInput& in) {
   const OptimizerConfig& optimizer = in.config.optimizer;
-  if (optimizer.type == OptimizerType::sgd && optimizer.nesterov && optimizer.momentum == 0) {
+  const bool moves = optimizer.type == OptimizerType::sgd || optimizer.type == OptimizerType::lars;
+  if (moves && optimizer.nesterov && optimizer.momentum == 0) {
     report_unused(in, "optimizer.nesterov", "optimizer.momentum", "there is no momentum");
   }
 }

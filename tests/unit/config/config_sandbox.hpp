@@ -36,6 +36,12 @@ inline const std::string kTokens =
     "train: {steps: 50, micro_batch_size: 4}\n"
     "optimizer: {type: adamw, lr: 1e-3}\n";
 
+/// The smallest valid configuration with these keys of the optimizer besides lr.
+inline std::string with_optimizer(const std::string& keys) {
+  return kSynthetic.substr(0, kSynthetic.find("optimizer:")) + "optimizer: {lr: 0.1, " + keys +
+         "}\n";
+}
+
 /// "id line col" of every diagnostic, joined by "; ".
 inline std::string summary(const Loaded& loaded) {
   std::string text;

@@ -1,5 +1,6 @@
 // Are open values found as the key tables say?
 #include "config/presets.hpp"
+#include "config/schedule.hpp"
 #include "config_sandbox.hpp"
 #include "core/error.hpp"
 #include "support/catch.hpp"
@@ -92,6 +93,58 @@ TEST_CASE("no_decay counts as given only if it differs", "[config]") {
   const ConfigSandbox box;
   CHECK_FALSE(box.load(kSynthetic).config.optimizer.no_decay_given);
   CHECK(box.load(kSynthetic, options({"optimizer.no_decay=[x]"})).config.optimizer.no_decay_given);
+}
+
+/// The optimizer of a small run with these keys.
+OptimizerConfig optimizer_of(const ConfigSandbox& box, const std::string& keys) {
+  const Loaded loaded = box.load(with_optimizer(keys));
+  INFO(render(loaded.diagnostics));
+  REQUIRE_FALSE(loaded.has_errors());
+  return loaded.config.optimizer;
+}
+
+TEST_CASE("eps, trust_clip and no_adapt follow from the type and no_decay", "[config]") {
+  const ConfigSandbox box;
+  CHECK(optimizer_of(box, "type: adamw").eps == 1e-8);
+  CHECK(optimizer_of(box, "type: adamw, eps: 0").eps == 0);
+  CHECK_FALSE(optimizer_of(box, "type: adamw").trust_clip);
+  CHECK(optimizer_of(box, "type: adamw").no_adapt.empty());
+  CHECK(optimizer_of(box, "type: lars").eps == 1e-9);
+  CHECK_FALSE(optimizer_of(box, "type: lars").trust_clip);
+  const OptimizerConfig lamb = optimizer_of(box, "type: lamb, no_decay: [x*]");
+  CHECK(lamb.eps == 1e-6);
+  CHECK(lamb.trust_clip == 10);
+  CHECK(lamb.no_adapt == std::vector<std::string>{"x*"});
+  CHECK(optimizer_of(box, "type: lamb, no_adapt: []").no_adapt.empty());
+  CHECK_FALSE(optimizer_of(box, "type: lamb, trust_clip: null").trust_clip);
+  CHECK(optimizer_of(box, "type: lars, trust_clip: 0.5").trust_clip == 0.5);
+}
+
+TEST_CASE("true and false of bias_correction are two of lamb's kinds", "[config]") {
+  const ConfigSandbox box;
+  const auto kind = [&](const std::string& keys) {
+    return optimizer_of(box, keys).bias_correction;
+  };
+  CHECK(kind("type: lamb") == BiasCorrection::moments);
+  CHECK(kind("type: lamb, bias_correction: TRUE") == BiasCorrection::moments);
+  CHECK(kind("type: lamb, bias_correction: false") == BiasCorrection::none);
+  CHECK(kind("type: lamb, bias_correction: lr") == BiasCorrection::lr);
+  CHECK(kind("type: adam") == BiasCorrection::on);
+  CHECK(kind("type: adam, bias_correction: False") == BiasCorrection::off);
+}
+
+TEST_CASE("the peak rate is scaled with the batch", "[config]") {
+  Config config;
+  config.optimizer.lr = 0.5;
+  config.train.global_batch_size = 64;
+  CHECK(effective_lr(config) == 0.5);
+  config.optimizer.base_batch_size = 16;
+  config.optimizer.lr_scaling = LrScaling::linear;
+  CHECK(effective_lr(config) == 2);
+  config.optimizer.lr_scaling = LrScaling::sqrt;
+  CHECK(effective_lr(config) == 1);
+  config.train.global_batch_size = 0;  // not known yet
+  CHECK(effective_lr(config) == 0.5);
 }
 
 TEST_CASE("budgets become steps, rounded up", "[config]") {

@@ -62,6 +62,14 @@ TEST_CASE("written configurations read back the same (marian 402)", "[config]") 
     check_round_trip(kTokens, world);
     check_round_trip(kFull, world);
     check_round_trip(kText + "eval: {at_end: false, every_steps: null}\n", world);
+    for (const char* keys : {"type: lamb",
+                             "type: lamb, bias_correction: false, trust_clip: null",
+                             "type: lamb, bias_correction: lr, eps: 0, trust_clip: 3, no_adapt: []",
+                             "type: lars, momentum_mode: larc, nesterov: true",
+                             "type: lars, trust_clip: 2, lr_scaling: linear, base_batch_size: 8",
+                             "type: adam, bias_correction: False, state_dtype: bf16"}) {
+      check_round_trip(with_optimizer(keys), world);
+    }
   }
 }
 
@@ -74,6 +82,10 @@ const std::set<std::string> kOfOtherTypes = {"data.num_samples",
                                              "model.out_features",
                                              "optimizer.momentum",
                                              "optimizer.nesterov",
+                                             "optimizer.momentum_mode",
+                                             "optimizer.trust_coefficient",
+                                             "optimizer.trust_clip",
+                                             "optimizer.no_adapt",
                                              "scheduler.power",
                                              "scheduler.step_size",
                                              "scheduler.milestones",
@@ -223,7 +235,7 @@ TEST_CASE("the help names every key with its default", "[config]") {
   CHECK(help.find("data.num_samples  (count >= 1; default 10000; type synthetic only)") !=
         std::string::npos);
   CHECK(help.find("optimizer.betas  (list of 2, each number in [0, 1); default [0.9, 0.999]; "
-                  "type adamw or adam only)") != std::string::npos);
+                  "type adamw or adam or lamb only)") != std::string::npos);
   CHECK(help.find("checkpoint.resume  (auto, never, require or path; default auto)") !=
         std::string::npos);
 }

@@ -60,6 +60,14 @@ TEST_CASE("every pattern without effect is found at its key", "[data_check]") {
         "pattern-unused 8:13 *layernorm*; pattern-unused 11:15 layers.*; 3");
 }
 
+TEST_CASE("a pattern of no_adapt without effect is found, unless it is no_decay's",
+          "[data_check]") {
+  CHECK(found(loaded_with(kTrain + "optimizer: {type: lamb, lr: 1e-3}\n")) == "0");
+  CHECK(
+      found(loaded_with(kTrain + "optimizer: {type: lars, lr: 1e-3, no_adapt: ['*.bias', q]}\n")) ==
+      "pattern-unused 5:44 q; 3");
+}
+
 TEST_CASE("a tied parameter is no target of a pattern", "[data_check]") {
   const std::string head = kTrain + "optimizer: {type: adamw, lr: 1e-3, no_decay: ['head.*']}\n";
   CHECK(found(loaded_with(head)) == "pattern-unused 5:46 head.*; 3");
