@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-# What do twelve steps of PyTorch's optimizers give? Records the fixture of tests/golden/optimizers_test.cpp: two
-# parameter groups of different rate, decayed and undecayed tensors, clipping by the global norm, cosine schedule with
-# warm-up. Run: scripts/golden/optimizers.py
+# What do twelve steps of PyTorch's optimizers, and of the LAMB and LARS of layerwise.py, give? Records the fixture of
+# tests/golden/optimizers_test.cpp: two parameter groups of different rate, decayed and undecayed tensors, clipping by the
+# global norm, cosine schedule with warm-up. Run: scripts/golden/optimizers.py
 import json
 import pathlib
 
 import torch
+from layerwise import Lamb, Lars
 
 FIXTURE = pathlib.Path(__file__).parents[2] / "tests/golden/fixtures/optimizers.json"
 SHAPES = {"embed.weight": [7, 3], "norm.weight": [5], "mlp.weight": [5, 13], "mlp.bias": [13]}
 STEPS, WARMUP, LR, FLOOR, CLIP, DECAY = 12, 3, 0.02, 0.1, 1.5, 0.1
 GROUP = {"match": "mlp.*", "lr_scale": 0.5, "weight_decay": 0.3}
+LAMB = {"betas": [0.9, 0.98], "eps": 1e-6}
+LARS = {"momentum": 0.9, "trust_coefficient": 0.1, "eps": 1e-9}
 ADAM = {"betas": [0.9, 0.95], "eps": 1e-8}
 CASES = {
     "adamw": (torch.optim.AdamW, {"type": "adamw", **ADAM}),
@@ -18,6 +21,14 @@ CASES = {
     "sgd with momentum": (torch.optim.SGD, {"type": "sgd", "momentum": 0.9, "nesterov": False}),
     "sgd with nesterov": (torch.optim.SGD, {"type": "sgd", "momentum": 0.8, "nesterov": True}),
     "sgd without momentum": (torch.optim.SGD, {"type": "sgd", "momentum": 0.0, "nesterov": False}),
+    "lamb": (Lamb, {"type": "lamb", **LAMB, "bias_correction": "moments", "trust_clip": 10.0}),
+    "lamb scaling its rate": (Lamb, {"type": "lamb", **LAMB, "bias_correction": "lr"}),
+    "lamb without correction": (Lamb, {"type": "lamb", **LAMB, "bias_correction": "none", "trust_clip": 0.4}),
+    "lamb adapting all": (Lamb, {"type": "lamb", **LAMB, "bias_correction": "moments", "adapt_all": True}),
+    "lars": (Lars, {"type": "lars", **LARS, "momentum_mode": "scaled"}),
+    "lars unscaled": (Lars, {"type": "lars", **LARS, "momentum_mode": "unscaled", "trust_clip": 0.04}),
+    "larc with nesterov": (Lars, {"type": "lars", **LARS, "momentum_mode": "larc", "nesterov": True}),
+    "lars without momentum": (Lars, {"type": "lars", **LARS, "momentum": 0.0, "momentum_mode": "scaled", "adapt_all": True}),
 }
 
 

@@ -2,18 +2,13 @@
 #include "optim/adam.hpp"
 
 #include "core/error.hpp"
-#include "optim/detail/element_wise.hpp"
-#include "optim/detail/flat_kernels.hpp"
+#include "optim/detail/bias.hpp"
+#include "optim/detail/flat_optimizer.hpp"
 
 #include <cmath>
 
 namespace colossal {
 namespace {
-
-/// 1 - beta^t without cancellation for beta near 1.
-double bias_factor(double beta, std::int64_t t) {
-  return -std::expm1(static_cast<double>(t) * std::log(beta));
-}
 
 /// Where weight decay acts.
 enum class Decay : std::uint8_t { in_gradient, decoupled };
@@ -21,6 +16,7 @@ enum class Decay : std::uint8_t { in_gradient, decoupled };
 class AdamRule {
  public:
   using Factors = detail::AdamFactors;
+  static constexpr int kSweeps = 1;
 
   AdamRule(const OptimizerConfig& config, Decay decay) : config_(config), decay_(decay) {
     check(config_.betas.size() == 2,
@@ -31,14 +27,18 @@ class AdamRule {
           config_.betas.size());
   }
 
-  [[nodiscard]] std::vector<std::string_view> states() const { return {"exp_avg", "exp_avg_sq"}; }
+  [[nodiscard]] static std::vector<std::string_view> states() { return {"exp_avg", "exp_avg_sq"}; }
+  static constexpr detail::Access access(int /*sweep*/) { return {}; }
 
-  [[nodiscard]] Factors factors(const ParamGroup& group, const StepInfo& info) const {
+  [[nodiscard]] Factors factors(const ParamGroup& group,
+                                const StepInfo& info,
+                                const detail::Squares& /*squares*/) const {
     const double lr = info.lr * group.lr_scale;
     const std::int64_t t = info.step + 1;
     const double beta1 = info.momentum_or(config_.betas[0]);
-    const double c1 = config_.bias_correction ? bias_factor(beta1, t) : 1;
-    const double c2 = config_.bias_correction ? bias_factor(config_.betas[1], t) : 1;
+    const bool corrected = config_.bias_correction == BiasCorrection::on;
+    const double c1 = corrected ? detail::bias_factor(beta1, t) : 1;
+    const double c2 = corrected ? detail::bias_factor(config_.betas[1], t) : 1;
     const bool decoupled = decay_ == Decay::decoupled;
     return {.beta1 = beta1,
             .beta2 = config_.betas[1],
@@ -47,17 +47,19 @@ class AdamRule {
             .shrink = decoupled ? 1 - lr * group.weight_decay : 1,
             .step = lr / c1,
             .correction = config_.eps_inside_sqrt ? 1 / c2 : 1 / std::sqrt(c2),
-            .eps = config_.eps,
+            .eps = config_.eps.value_or(default_eps(OptimizerType::adamw)),
             .eps_inside_sqrt = config_.eps_inside_sqrt};
   }
 
   template <class T>
-  static void run(T* param,
-                  const std::array<T*, 2>& states,
-                  const T* grad,
-                  std::int64_t count,
-                  const Factors& factors) {
-    detail::adam(param, states[0], states[1], grad, count, factors);
+  static void run(int /*sweep*/, const detail::Tile<T>& tile, const Factors& factors) {
+    detail::adam(tile.param, tile.states[0], tile.states[1], tile.grad, tile.count, factors);
+  }
+
+  static void run_mixed(const detail::MixedArrays& arrays,
+                        std::int64_t count,
+                        const Factors& factors) {
+    detail::adam_mixed(arrays, count, factors);
   }
 
  private:
@@ -66,7 +68,7 @@ class AdamRule {
 };
 
 std::unique_ptr<Optimizer> make(const OptimizerConfig& config, Decay decay) {
-  return std::make_unique<detail::ElementWise<AdamRule>>(AdamRule(config, decay));
+  return std::make_unique<detail::FlatOptimizer<AdamRule>>(AdamRule(config, decay));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Which settings does each parameter get? Globs over canonical names, resolved once.
+#include "core/hash.hpp"
 #include "optim/optimizer.hpp"
 
 #include <fmt/format.h>
@@ -24,13 +25,30 @@ auto group_of(const std::vector<OptimizerGroup>& groups, const std::string& name
       groups, [&](const OptimizerGroup& group) { return matches(group.match, name); });
 }
 
+/// Adds the patterns of the key `path` that match no name.
+void add_unmatched(std::vector<UnusedPattern>& unused,
+                   const char* path,
+                   const std::vector<std::string>& patterns,
+                   std::span<const std::string> names) {
+  for (const std::string& pattern : patterns) {
+    const bool hit =
+        std::ranges::any_of(names, [&](const std::string& name) { return matches(pattern, name); });
+    if (!hit) {
+      unused.push_back({path, pattern});
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<ParamGroup> param_groups(const OptimizerConfig& config,
                                      std::span<const std::string> names) {
   std::vector<ParamGroup> resolved;
   for (const std::string& name : names) {
-    ParamGroup group = {.lr_scale = 1, .weight_decay = config.weight_decay};
+    ParamGroup group = {.lr_scale = 1,
+                        .weight_decay = config.weight_decay,
+                        .adapt = !matches_any(config.no_adapt, name),
+                        .key = fnv1a64(name)};
     const auto found = group_of(config.groups, name);
     if (found != config.groups.end()) {
       group.lr_scale = found->lr_scale;
@@ -59,12 +77,12 @@ std::vector<UnusedPattern> unused_patterns(const OptimizerConfig& config,
       unused.push_back({fmt::format("optimizer.groups[{}].match", i), config.groups[i].match});
     }
   }
-  for (const std::string& pattern : config.no_decay) {
-    const bool hit =
-        std::ranges::any_of(names, [&](const std::string& name) { return matches(pattern, name); });
-    if (config.no_decay_given && !hit) {
-      unused.push_back({"optimizer.no_decay", pattern});
-    }
+  if (config.no_decay_given) {
+    add_unmatched(unused, "optimizer.no_decay", config.no_decay, names);
+  }
+  // Derived from no_decay where the user wrote none, and then checked above.
+  if (config.no_adapt != config.no_decay) {
+    add_unmatched(unused, "optimizer.no_adapt", config.no_adapt, names);
   }
   return unused;
 }

@@ -1,78 +1,51 @@
-// How is one norm taken over many flat shards? Fixed blocks in a fixed order: equal for any number
+// How is one norm taken over many flat shards? Fixed pieces in a fixed order: equal for any number
 // of threads.
 #include "optim/norms.hpp"
 
+#include "optim/detail/copies.hpp"
 #include "optim/detail/flat_kernels.hpp"
+#include "optim/detail/tiles.hpp"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 namespace colossal {
 namespace {
 
-constexpr std::int64_t kBlock = 16384;   // elements of one partial sum
-constexpr std::int64_t kSerial = 65536;  // elements below which other threads are not worth waking
-
-/// Axes other than pp on which ranks of `group` hold equal copies of this parameter.
-AxisSet copy_axes(const ParamSpec& spec, const AxisSet& group) {
-  return group & ~spec.layout.sharded() & ~axes({Axis::pp});
-}
-
-/// Elements [begin, begin + count) of a shard's gradient, held equal by `copies` ranks.
-struct Piece {
-  const at::Tensor* grad = nullptr;
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-  double copies = 1;
-};
-
-/// Cuts one shard into pieces of at most kBlock elements and equal copies. Padding is zero and goes
-/// with what stands before it.
-void add_pieces(std::vector<Piece>& pieces,
-                const FlatShard& shard,
-                std::span<const double> copies) {  // by parameter
-  for (std::size_t i = 0; i < shard.segments.size();) {
-    const double divisor = copies[static_cast<std::size_t>(shard.segments[i].param)];
-    std::int64_t begin = shard.segments[i].offset;
-    while (i < shard.segments.size() &&
-           copies[static_cast<std::size_t>(shard.segments[i].param)] == divisor) {
-      ++i;
-    }
-    const std::int64_t end =
-        i < shard.segments.size() ? shard.segments[i].offset : shard.grad.numel();
-    for (; begin < end; begin += kBlock) {
-      pieces.push_back({&shard.grad, begin, std::min(kBlock, end - begin), divisor});
-    }
+double squares(const at::Tensor& grad, const detail::Piece& piece) {
+  if (grad.scalar_type() == at::kDouble) {
+    return detail::sum_of_squares(grad.const_data_ptr<double>() + piece.at, piece.count);
   }
+  const detail::ShardArrays arrays{
+      .master = {}, .grad = detail::array_of(grad, at::kFloat), .working = {}, .states = {}};
+  const detail::Carrier carrier{.arrays = arrays, .access = {.reads_states = false}};
+  detail::TileBuffers<float> buffers;
+  double sum = 0;
+  for (std::int64_t done = 0; done < piece.count; done += detail::kTile) {
+    const std::int64_t count = std::min(detail::kTile, piece.count - done);
+    sum += detail::sum_of_squares(buffers.load(carrier, piece.at + done, count).grad, count);
+  }
+  return sum;
 }
 
-double squares(const Piece& piece) {
-  const double sum =
-      piece.grad->scalar_type() == at::kDouble
-          ? detail::sum_of_squares(piece.grad->const_data_ptr<double>() + piece.begin, piece.count)
-          : detail::sum_of_squares(piece.grad->const_data_ptr<float>() + piece.begin, piece.count);
-  return sum / piece.copies;
-}
-
-/// Sum over all pieces, in their order whatever the number of threads.
-double squares(const std::vector<Piece>& pieces) {
+/// Sum over all pieces, each divided by the number of its copies, in their order whatever the
+/// number of threads.
+double squares(std::span<const FlatShard> shards, const detail::Copies& copies) {
+  const std::vector<detail::Piece> pieces = detail::cut(shards);
+  const auto shard_of = [&](const detail::Piece& piece) -> const FlatShard& {
+    return shards[static_cast<std::size_t>(piece.shard)];
+  };
   std::vector<double> partial(pieces.size());
-  std::int64_t num_elements = 0;
-  for (const Piece& piece : pieces) {
-    num_elements += piece.count;
+  detail::for_each_piece(
+      pieces, [&](std::size_t i) { partial[i] = squares(shard_of(pieces[i]).grad, pieces[i]); });
+  double sum = 0;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    sum += partial[i] / copies.of(pieces[i].param, shard_of(pieces[i]).shard_axes);
   }
-  const std::int64_t grain = num_elements < kSerial ? std::ssize(pieces) : 1;
-  at::parallel_for(0, std::ssize(pieces), grain, [&](std::int64_t begin, std::int64_t end) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      partial[i] = squares(pieces[i]);
-    }
-  });
-  return std::accumulate(partial.begin(), partial.end(), 0.0);
+  return sum;
 }
 
 }  // namespace
@@ -80,24 +53,13 @@ double squares(const std::vector<Piece>& pieces) {
 double global_grad_norm(std::span<const FlatShard> shards,
                         std::span<Parameter* const> parameters,
                         const ParallelContext& context) {
-  AxisSet group = axes({Axis::pp});
-  for (const Parameter* parameter : parameters) {
-    group |= parameter->spec().layout.sharded();
-  }
+  AxisSet shard_axes;
   for (const FlatShard& shard : shards) {
-    group |= shard.shard_axes;
+    shard_axes |= shard.shard_axes;
   }
-  std::vector<Piece> pieces;
-  for (const FlatShard& shard : shards) {
-    std::vector<double> copies;
-    for (const Parameter* parameter : parameters) {
-      copies.push_back(
-          context.mesh().size(copy_axes(parameter->spec(), group & ~shard.shard_axes)));
-    }
-    add_pieces(pieces, shard, copies);
-  }
-  at::Tensor sum = at::full({1}, squares(pieces), at::kDouble);
-  context.comm(group).all_reduce(sum).wait();
+  const detail::Copies copies(parameters, shard_axes, context.mesh());
+  at::Tensor sum = at::full({1}, squares(shards, copies), at::kDouble);
+  context.comm(copies.group() | axes({Axis::pp})).all_reduce(sum).wait();
   return std::sqrt(sum.item<double>());
 }
 

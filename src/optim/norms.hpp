@@ -10,9 +10,9 @@
 namespace colossal {
 
 /// L2 norm of the reduced gradients over the whole model: local sum of squares (accumulated in
-/// fp64) divided by the number of ranks that hold the same elements, summed over all model-parallel
-/// ranks; non-finite if any element is. Communicates: nothing when no axis shards parameters, else
-/// one all-reduce of one number.
+/// fp64) divided by the number of ranks that hold the same elements, summed over all stages and all
+/// ranks that hold parts; non-finite if any element is. Communicates: nothing when no axis shards
+/// parameters or their shards, else one all-reduce of one number.
 [[nodiscard]] double global_grad_norm(std::span<const FlatShard> shards,
                                       std::span<Parameter* const> parameters,
                                       const ParallelContext& context);

@@ -1,8 +1,7 @@
 // How does SGD turn the settings of a step into the factors of its loop?
 #include "optim/sgd.hpp"
 
-#include "optim/detail/element_wise.hpp"
-#include "optim/detail/flat_kernels.hpp"
+#include "optim/detail/flat_optimizer.hpp"
 
 namespace colossal {
 namespace {
@@ -10,6 +9,7 @@ namespace {
 class SgdRule {
  public:
   using Factors = detail::SgdFactors;
+  static constexpr int kSweeps = 1;
 
   explicit SgdRule(const OptimizerConfig& config) : config_(config) {}
 
@@ -18,7 +18,11 @@ class SgdRule {
                                  : std::vector<std::string_view>{"momentum_buffer"};
   }
 
-  [[nodiscard]] Factors factors(const ParamGroup& group, const StepInfo& info) const {
+  static constexpr detail::Access access(int /*sweep*/) { return {}; }
+
+  [[nodiscard]] Factors factors(const ParamGroup& group,
+                                const StepInfo& info,
+                                const detail::Squares& /*squares*/) const {
     return {.momentum = info.momentum_or(config_.momentum),
             .grad = info.grad_factor,
             .l2 = group.weight_decay,
@@ -27,12 +31,8 @@ class SgdRule {
   }
 
   template <class T>
-  static void run(T* param,
-                  const std::array<T*, 2>& states,
-                  const T* grad,
-                  std::int64_t count,
-                  const Factors& factors) {
-    detail::sgd(param, states[0], grad, count, factors);
+  static void run(int /*sweep*/, const detail::Tile<T>& tile, const Factors& factors) {
+    detail::sgd(tile.param, tile.states[0], tile.grad, tile.count, factors);
   }
 
  private:
@@ -42,7 +42,7 @@ class SgdRule {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_sgd(const OptimizerConfig& config) {
-  return std::make_unique<detail::ElementWise<SgdRule>>(SgdRule(config));
+  return std::make_unique<detail::FlatOptimizer<SgdRule>>(SgdRule(config));
 }
 
 }  // namespace colossal

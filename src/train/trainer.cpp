@@ -5,6 +5,7 @@
 #include "core/log.hpp"
 #include "core/trace.hpp"
 #include "optim/norms.hpp"
+#include "optim/update.hpp"
 #include "parallel/pipeline/schedule.hpp"
 #include "train/records.hpp"
 #include "train/stopwatch.hpp"
@@ -215,12 +216,16 @@ void Trainer::update(StepReport& report) {
   } else {
     const double factor = clip_factor(report.grad_norm, parts_.config.train.clip_grad_norm);
     report.clipped = factor < 1;
-    parts_.optimizer->step(parts_.store->shards(),
-                           parts_.groups,
-                           {.step = state_.step,
-                            .lr = report.lr,
-                            .grad_factor = factor / report.loss_scale,
-                            .momentum = parts_.scheduler->momentum(state_.step)});
+    apply_update(
+        *parts_.optimizer,
+        [&](const ShardCall& call) { call(parts_.store->shards()); },
+        parts_.groups,
+        {.step = state_.step,
+         .lr = report.lr,
+         .grad_factor = factor,
+         .momentum = parts_.scheduler->momentum(state_.step)},
+        parts_.store->parameters(),
+        parts_.context);
     parts_.store->publish();
     ++state_.step;
     skipped_in_a_row_ = 0;

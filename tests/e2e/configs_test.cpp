@@ -97,7 +97,19 @@ TEST_CASE("every line of schedules-cpu.yaml can be moved out of its comment", "[
       ++found;
     }
   }
-  CHECK(found == 16);
+  CHECK(found == 19);
+}
+
+TEST_CASE("lars trains the classifier with eight times the batch, with the rate that it tells",
+          "[configs]") {
+  const TempDir folder;
+  const std::string file =
+      (fs::path(COLOSSAL_SOURCE_DIR) / "configs" / "mlp-lars-cpu.yaml").string();
+  const Outcome plan = run_expecting(0, {"plan", file});
+  CHECK(count(plan.out, "lr 8 (1 for a batch of 128, scaled to 1024)") == 1);
+  const Outcome run =
+      run_expecting(0, {"train", file, "--output-dir", (folder.path() / "lars").string()});
+  CHECK(last_line(run).at("eval_accuracy").get<double>() > 0.9);
 }
 
 TEST_CASE("the classifier learns, resumes bit-equal and is evaluated on any layout", "[configs]") {

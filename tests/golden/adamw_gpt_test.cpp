@@ -3,7 +3,7 @@
 #include "golden/gpt_config.hpp"
 #include "memory/chunk_store.hpp"
 #include "optim/norms.hpp"
-#include "optim/optimizer.hpp"
+#include "optim/update.hpp"
 #include "support/close.hpp"
 
 #include <memory>
@@ -68,9 +68,13 @@ class Training {
     store_->finish_gradients();
     const double norm = global_grad_norm(store_->shards(), store_->parameters(), model_.context());
     const double clip = clip_factor(norm, config_.train.clip_grad_norm);
-    optimizer_->step(store_->shards(),
-                     groups_,
-                     {.step = index, .lr = config_.optimizer.lr, .grad_factor = clip});
+    apply_update(
+        *optimizer_,
+        [&](const ShardCall& call) { call(store_->shards()); },
+        groups_,
+        {.step = index, .lr = config_.optimizer.lr, .grad_factor = clip},
+        store_->parameters(),
+        model_.context());
     store_->publish();
     return {loss.item<double>(), norm};
   }

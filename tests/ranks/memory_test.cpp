@@ -2,7 +2,7 @@
 // too many?
 #include "memory/chunk_store.hpp"
 #include "optim/norms.hpp"
-#include "optim/optimizer.hpp"
+#include "optim/update.hpp"
 #include "support/close.hpp"
 #include "support/ranks.hpp"
 #include "unit/memory/memory_helpers.hpp"
@@ -171,9 +171,13 @@ std::vector<at::Tensor> train(const Model& model, int rank, int num_ranks) {
     model.accumulate(rank, num_ranks);
     const double norm =
         global_grad_norm(model.store->shards(), model.store->parameters(), model.context);
-    model.optimizer->step(model.store->shards(),
-                          groups,
-                          {.step = step, .lr = 0.01, .grad_factor = clip_factor(norm, 1)});
+    apply_update(
+        *model.optimizer,
+        [&](const ShardCall& call) { call(model.store->shards()); },
+        groups,
+        {.step = step, .lr = 0.01, .grad_factor = clip_factor(norm, 1)},
+        model.store->parameters(),
+        model.context);
     model.store->publish();
   }
   std::vector<at::Tensor> weights;

@@ -40,8 +40,10 @@ void reference_step(FlatShard& shard,
                     const ParamGroup& group,
                     const StepInfo& info) {
   const double t = static_cast<double>(info.step + 1);
-  const double c1 = config.bias_correction ? 1 - std::pow(config.betas[0], t) : 1;
-  const double c2 = config.bias_correction ? 1 - std::pow(config.betas[1], t) : 1;
+  const double c1 =
+      config.bias_correction == BiasCorrection::on ? 1 - std::pow(config.betas[0], t) : 1;
+  const double c2 =
+      config.bias_correction == BiasCorrection::on ? 1 - std::pow(config.betas[1], t) : 1;
   const double lr = info.lr * group.lr_scale;
   const double l2 = make == make_adam ? group.weight_decay : 0;
   const double decoupled = make == make_adamw ? group.weight_decay : 0;
@@ -50,8 +52,8 @@ void reference_step(FlatShard& shard,
   at::Tensor& v = shard.state["exp_avg_sq"];
   m = m * config.betas[0] + g * (1 - config.betas[0]);
   v = v * config.betas[1] + g * g * (1 - config.betas[1]);
-  const at::Tensor size =
-      config.eps_inside_sqrt ? at::sqrt(v / c2 + config.eps) : at::sqrt(v / c2) + config.eps;
+  const double eps = config.eps.value_or(1e-8);
+  const at::Tensor size = config.eps_inside_sqrt ? at::sqrt(v / c2 + eps) : at::sqrt(v / c2) + eps;
   shard.master = shard.master - (m / c1 / size + shard.master * decoupled) * lr;
 }
 
@@ -74,7 +76,7 @@ void check_variant(Make make, const OptimizerConfig& config, at::ScalarType dtyp
       const StepInfo info = {.step = step, .lr = 0.02, .grad_factor = 0.7};
       expected.grad = noise(count, static_cast<int>(step) + 3, dtype);
       shards[0].grad.copy_(expected.grad);
-      optimizer->step(shards, groups, info);
+      test::step(*optimizer, shards, groups, info);
       reference_step(expected, make, config, groups[0], info);
     }
     const double tolerance = dtype == at::kDouble ? 1e-13 : 2e-6;
@@ -92,7 +94,7 @@ TEST_CASE("Adam and AdamW equal a whole-tensor reference in every variant, dtype
       OptimizerConfig config = golden_config();
       config.betas = {0.8, 0.95};
       config.eps_inside_sqrt = (variant & 1) != 0;
-      config.bias_correction = (variant & 2) == 0;
+      config.bias_correction = (variant & 2) == 0 ? BiasCorrection::on : BiasCorrection::off;
       check_variant(make, config, at::kDouble);
       check_variant(make, config, at::kFloat);
     }
@@ -112,7 +114,7 @@ TEST_CASE("each segment is updated with its own group; padding stays zero", "[op
   shards[0].grad.copy_(noise(192, 5, at::kDouble));
   shards[0].grad.narrow(0, 50, 14).zero_();
   const std::vector<ParamGroup> groups = {{1, 0.1}, {0.25, 0}, {0.25, 0}};
-  optimizer->step(shards, groups, {.step = 0, .lr = 0.01});
+  test::step(*optimizer, shards, groups, {.step = 0, .lr = 0.01});
   for (const Segment& segment : shards[0].segments) {
     const std::int64_t length = segment.end - segment.begin;
     FlatShard expected = shard_of(start.narrow(0, segment.offset, length));
@@ -139,8 +141,8 @@ TEST_CASE("a large shard is updated alike whole and in pieces", "[optim]") {
     pieces.push_back(shard_of(whole[0].master.narrow(0, begin, length)));
     pieces.back().grad.copy_(whole[0].grad.narrow(0, begin, length));
   }
-  optimizer->step(whole, groups, {.step = 3, .lr = 0.01});
-  optimizer->step(pieces, groups, {.step = 3, .lr = 0.01});
+  test::step(*optimizer, whole, groups, {.step = 3, .lr = 0.01});
+  test::step(*optimizer, pieces, groups, {.step = 3, .lr = 0.01});
   std::int64_t begin = 0;
   for (const FlatShard& piece : pieces) {
     CHECK(piece.master.equal(whole[0].master.narrow(0, begin, piece.master.numel())));
@@ -153,7 +155,7 @@ TEST_CASE("late steps keep an exact bias correction", "[optim]") {
   config.betas = {0.9, 0.9999999};
   std::vector<FlatShard> shards = {shard_of(at::tensor({1.0}, at::kDouble))};
   shards[0].grad.fill_(1e-3);
-  make_adamw(config)->step(shards, std::vector<ParamGroup>{{1, 0}}, {.step = 0, .lr = 0.01});
+  test::step(*make_adamw(config), shards, std::vector<ParamGroup>{{1, 0}}, {.step = 0, .lr = 0.01});
   // m/c1 = g and v/c2 = g^2, so the step is lr g / (g + eps), to all digits of c2.
   CHECK(shards[0].master.item<double>() == Approx(1 - 0.01 * 1e-3 / (1e-3 + 1e-8)).epsilon(1e-12));
 }
@@ -163,7 +165,7 @@ TEST_CASE("a shard without its states and wrong betas are refused", "[optim]") {
   CHECK(optimizer->states() == std::vector<std::string_view>({"exp_avg", "exp_avg_sq"}));
   std::vector<FlatShard> shards = {shard_of(noise(8, 1, at::kFloat))};
   shards[0].state.erase("exp_avg_sq");
-  CHECK_THROWS_WITH(optimizer->step(shards, std::vector<ParamGroup>{{1, 0}}, {}),
+  CHECK_THROWS_WITH(test::step(*optimizer, shards, std::vector<ParamGroup>{{1, 0}}, {}),
                     "a shard of 8 elements has no state 'exp_avg_sq' of its length");
   OptimizerConfig config;
   config.betas = {0.9};
@@ -173,7 +175,7 @@ TEST_CASE("a shard without its states and wrong betas are refused", "[optim]") {
     return Catch::Matchers::Predicate<Error>([id](const Error& e) { return e.id() == id; }, id);
   };
   CHECK_THROWS_MATCHES(make_adamw(config), Error, has_id("betas-count"));
-  CHECK_THROWS_MATCHES(optimizer->step(shards, std::vector<ParamGroup>{{1, 0}}, {}),
+  CHECK_THROWS_MATCHES(test::step(*optimizer, shards, std::vector<ParamGroup>{{1, 0}}, {}),
                        Error,
                        has_id("optimizer-state"));
 }

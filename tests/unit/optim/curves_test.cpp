@@ -159,14 +159,14 @@ at::Tensor cycled(Optimizer& optimizer, std::optional<double> first, std::option
       test::shard_of(test::noise(16, 1, at::kDouble), {names.begin(), names.end()})};
   const std::vector<ParamGroup> groups = {{1, 0}};
   shards[0].grad.copy_(test::noise(16, 2, at::kDouble));
-  optimizer.step(shards, groups, {.step = 0, .lr = 0.1, .momentum = first});
+  test::step(optimizer, shards, groups, {.step = 0, .lr = 0.1, .momentum = first});
   shards[0].grad.copy_(test::noise(16, 3, at::kDouble));
-  optimizer.step(shards, groups, {.step = 1, .lr = 0.1, .momentum = second});
+  test::step(optimizer, shards, groups, {.step = 1, .lr = 0.1, .momentum = second});
   return shards[0].master;
 }
 
 TEST_CASE("optimizers use the scheduled momentum, and none where they have none", "[optim]") {
-  for (const char* type : {"adamw", "adam", "sgd"}) {
+  for (const char* type : {"adamw", "adam", "sgd", "lamb", "lars"}) {
     INFO(type);
     OptimizerConfig own;
     own.momentum = own.betas[0] = 0.7;

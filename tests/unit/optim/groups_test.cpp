@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,26 @@ TEST_CASE("a pattern without effect is found if the user wrote it", "[optim]") {
   CHECK(unused(config).empty());
   config.groups = {{.match = "layers.*", .lr_scale = 1, .weight_decay = {}}};
   CHECK(unused(config) == Texts{"optimizer.groups[0].match layers.*"});
+}
+
+TEST_CASE("parameters in no_adapt have no rate of their own", "[optim]") {
+  OptimizerConfig config;
+  config.no_adapt = {"*norm*", "embed.*"};
+  const std::vector<ParamGroup> groups = param_groups(config, names());
+  std::vector<bool> adapt;
+  for (const ParamGroup& group : groups) {
+    adapt.push_back(group.adapt);
+  }
+  CHECK(adapt == std::vector<bool>{false, false, true, true, true, false});
+  CHECK(unused(config).empty());
+  config.no_adapt.emplace_back("*layernorm*");
+  CHECK(unused(config) == Texts{"optimizer.no_adapt *layernorm*"});
+}
+
+TEST_CASE("each parameter has a key of its own, the same in every list", "[optim]") {
+  const std::vector<ParamGroup> groups = param_groups({}, names());
+  CHECK(groups[2].key != groups[3].key);
+  CHECK(param_groups({}, std::span(names()).subspan(2))[0].key == groups[2].key);
 }
 
 TEST_CASE("a group that an earlier one hides is without effect", "[optim]") {

@@ -37,7 +37,7 @@ double norm_of(const std::vector<FlatShard>& shards) {
 }
 
 TEST_CASE("the norm counts every element once and no padding", "[optim]") {
-  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
     CHECK(norm_of(shards_of({1, 3}, 2, dtype)) == Approx(4).epsilon(1e-15));
     CHECK(norm_of(shards_of({7, 100'003, 31}, 0.5, dtype)) ==
           Approx(0.5 * std::sqrt(100'041)).epsilon(1e-14));

@@ -57,7 +57,7 @@ void check_variant(const OptimizerConfig& config, at::ScalarType dtype) {
       const StepInfo info = {.step = step, .lr = 0.02, .grad_factor = 0.7};
       expected.grad = noise(count, static_cast<int>(step) + 3, dtype);
       shards[0].grad.copy_(expected.grad);
-      optimizer->step(shards, groups, info);
+      test::step(*optimizer, shards, groups, info);
       reference_step(expected, config, groups[0], info);
     }
     require_close(
@@ -78,7 +78,7 @@ TEST_CASE("SGD keeps a buffer only with momentum", "[optim]") {
   const auto optimizer = make_sgd(sgd_config(0.9, false));
   CHECK(optimizer->states() == std::vector<std::string_view>{"momentum_buffer"});
   std::vector<FlatShard> shards = {shard_of(noise(8, 1, at::kFloat), {})};
-  CHECK_THROWS_WITH(optimizer->step(shards, std::vector<ParamGroup>{{1, 0}}, {}),
+  CHECK_THROWS_WITH(test::step(*optimizer, shards, std::vector<ParamGroup>{{1, 0}}, {}),
                     "a shard of 8 elements has no state 'momentum_buffer' of its length");
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("SGD updates each segment with its own group and leaves padding alone"
                         {.param = 1, .begin = 0, .end = 128, .offset = 64}};
   shards[0].grad.copy_(noise(192, 5, at::kDouble));
   const std::vector<ParamGroup> groups = {{1, 0.1}, {0.25, 0}};
-  make_sgd(sgd_config(0.9, false))->step(shards, groups, {.step = 0, .lr = 0.5});
+  test::step(*make_sgd(sgd_config(0.9, false)), shards, groups, {.step = 0, .lr = 0.5});
   const auto moved = [&](std::int64_t at, std::int64_t count, const ParamGroup& group) {
     const at::Tensor w = start.narrow(0, at, count);
     const at::Tensor g = shards[0].grad.narrow(0, at, count);
