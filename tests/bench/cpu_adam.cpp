@@ -6,11 +6,12 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <iostream>
+#include <cstring>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace colossal {
@@ -67,12 +68,14 @@ class Subject {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::cerr << "usage: bench_cpu_adam ELEMENTS THREADS, then lines 'fp32' or 'mixed'\n";
+    std::fputs("usage: bench_cpu_adam ELEMENTS THREADS, then lines 'fp32' or 'mixed'\n", stderr);
     return 2;
   }
   at::set_num_threads(std::atoi(argv[2]));
   colossal::Subject subject(std::atoll(argv[1]));
-  for (std::string line; std::getline(std::cin, line);) {
-    std::cout << subject.update(line == "mixed") << std::endl;
+  std::array<char, 16> line{};
+  while (std::fgets(line.data(), static_cast<int>(line.size()), stdin) != nullptr) {
+    std::printf("%.6f\n", subject.update(std::strcmp(line.data(), "mixed\n") == 0));
+    std::fflush(stdout);
   }
 }
