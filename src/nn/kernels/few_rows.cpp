@@ -85,26 +85,34 @@ template <int Rows, class T>
   }
 }
 
+/// Output `o` of the kRows rows from `first`, or of those that are left.
+template <class T>
+[[gnu::always_inline]] inline void output_rows(const Product<T>& p,
+                                               std::int64_t first,
+                                               std::int64_t o) noexcept {
+  switch (p.rows - first) {
+    case 1:
+      output<1>(p, first, o);
+      break;
+    case 2:
+      output<2>(p, first, o);
+      break;
+    case 3:
+      output<3>(p, first, o);
+      break;
+    default:
+      output<4>(p, first, o);
+      break;
+  }
+}
+
 template <class T>
 [[gnu::always_inline]] inline void outputs(const Product<T>& p,
                                            std::int64_t begin,
                                            std::int64_t end) noexcept {
   for (std::int64_t o = begin; o < end; ++o) {
     for (std::int64_t first = 0; first < p.rows; first += kRows) {
-      switch (p.rows - first) {
-        case 1:
-          output<1>(p, first, o);
-          break;
-        case 2:
-          output<2>(p, first, o);
-          break;
-        case 3:
-          output<3>(p, first, o);
-          break;
-        default:
-          output<4>(p, first, o);
-          break;
-      }
+      output_rows(p, first, o);
     }
   }
 }

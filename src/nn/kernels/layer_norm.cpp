@@ -68,47 +68,53 @@ struct Backward {
 };
 
 template <class S>
+[[gnu::always_inline]] inline void backward_row(const Backward<S>& a,
+                                                Wide<S>* __restrict sums,
+                                                std::int64_t r) {
+  using T = Wide<S>;
+  const T scale = T{1} / static_cast<T>(a.hidden);
+  const S* __restrict weight = a.weight;
+  const S* __restrict grad = a.grad + r * a.hidden;
+  const S* __restrict x = a.x + r * a.hidden;
+  S* __restrict out = a.x_grad + r * a.hidden;
+  const T mean = a.mean[r];
+  const T rstd = a.rstd[r];
+  T along_one = 0;  // mean of dy w, and of dy w x^: the two directions a normalised row cannot move
+  T along_x = 0;
+#pragma omp simd reduction(+ : along_one, along_x)
+  for (std::int64_t i = 0; i < a.hidden; ++i) {
+    const T centred = (load(x[i]) - mean) * rstd;
+    const T g = load(grad[i]) * load(weight[i]);
+    along_one += g;
+    along_x += g * centred;
+    sums[i] += load(grad[i]) * centred;
+    sums[a.hidden + i] += load(grad[i]);
+  }
+  along_one *= scale;
+  along_x *= scale;
+  const S* __restrict residual = a.residual == nullptr ? nullptr : a.residual + r * a.hidden;
+  const auto slope = [&](std::int64_t i) {
+    const T centred = (load(x[i]) - mean) * rstd;
+    return (load(grad[i]) * load(weight[i]) - along_one - centred * along_x) * rstd;
+  };
+  if (residual == nullptr) {
+    for (std::int64_t i = 0; i < a.hidden; ++i) {
+      out[i] = store<S>(slope(i));
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < a.hidden; ++i) {  // added before the result is rounded to its dtype
+    out[i] = store<S>(slope(i) + load(residual[i]));
+  }
+}
+
+template <class S>
 [[gnu::always_inline]] inline void backward_rows(const Backward<S>& a,
                                                  Wide<S>* __restrict sums,
                                                  std::int64_t begin,
                                                  std::int64_t end) {
-  using T = Wide<S>;
-  const T scale = T{1} / static_cast<T>(a.hidden);
-  const S* __restrict weight = a.weight;
   for (std::int64_t r = begin; r < end; ++r) {
-    const S* __restrict grad = a.grad + r * a.hidden;
-    const S* __restrict x = a.x + r * a.hidden;
-    S* __restrict out = a.x_grad + r * a.hidden;
-    const T mean = a.mean[r];
-    const T rstd = a.rstd[r];
-    T along_one =
-        0;  // mean of dy w, and of dy w x^: the two directions a normalised row cannot move
-    T along_x = 0;
-#pragma omp simd reduction(+ : along_one, along_x)
-    for (std::int64_t i = 0; i < a.hidden; ++i) {
-      const T centred = (load(x[i]) - mean) * rstd;
-      const T g = load(grad[i]) * load(weight[i]);
-      along_one += g;
-      along_x += g * centred;
-      sums[i] += load(grad[i]) * centred;
-      sums[a.hidden + i] += load(grad[i]);
-    }
-    along_one *= scale;
-    along_x *= scale;
-    const S* __restrict residual = a.residual == nullptr ? nullptr : a.residual + r * a.hidden;
-    const auto slope = [&](std::int64_t i) {
-      const T centred = (load(x[i]) - mean) * rstd;
-      return (load(grad[i]) * load(weight[i]) - along_one - centred * along_x) * rstd;
-    };
-    if (residual == nullptr) {
-      for (std::int64_t i = 0; i < a.hidden; ++i) {
-        out[i] = store<S>(slope(i));
-      }
-    } else {  // added before the result is rounded to its dtype
-      for (std::int64_t i = 0; i < a.hidden; ++i) {
-        out[i] = store<S>(slope(i) + load(residual[i]));
-      }
-    }
+    backward_row(a, sums, r);
   }
 }
 
