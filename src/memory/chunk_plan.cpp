@@ -25,16 +25,19 @@ constexpr std::int64_t kChunksPerModel = 8;  // reductions that can overlap with
 ParamUses list_uses(std::span<const std::vector<Parameter*>> blocks) {
   ParamUses uses;
   std::map<const Parameter*, int> index_of;
+  const auto number = [&](Parameter* parameter) {
+    const auto [entry, fresh] =
+        index_of.emplace(parameter, static_cast<int>(uses.parameters.size()));
+    if (fresh) {
+      uses.parameters.push_back(parameter);
+      uses.specs.push_back(parameter->spec());
+    }
+    return entry->second;
+  };
   for (const std::vector<Parameter*>& block : blocks) {
     std::vector<int>& used = uses.blocks.emplace_back();
     for (Parameter* const parameter : block) {
-      const auto [entry, fresh] =
-          index_of.emplace(parameter, static_cast<int>(uses.parameters.size()));
-      if (fresh) {
-        uses.parameters.push_back(parameter);
-        uses.specs.push_back(parameter->spec());
-      }
-      used.push_back(entry->second);
+      used.push_back(number(parameter));
     }
   }
   return uses;
