@@ -22,13 +22,18 @@ const CLI::App* chosen(const CLI::App& app) {
   return command;
 }
 
+/// Appends the long names of an option, with their dashes.
+void append_names(const CLI::Option& option, std::vector<std::string>& names) {
+  for (const std::string& name : option.get_lnames()) {
+    names.push_back("--" + name);
+  }
+}
+
 std::vector<std::string> option_names(const CLI::App* command) {
   std::vector<std::string> names;
   for (; command != nullptr; command = command->get_parent()) {
     for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : option->get_lnames()) {
-        names.push_back("--" + name);
-      }
+      append_names(*option, names);
     }
   }
   return names;

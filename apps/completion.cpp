@@ -147,6 +147,22 @@ std::string offer(const std::string& pattern, const Values& values) {
                      values.keys ? 1 : 0);
 }
 
+/// One way to write an option of a command.
+struct NamedOption {
+  std::string name;
+  const OptionWords* option = nullptr;
+};
+
+std::vector<NamedOption> named_options(const CommandWords& words) {
+  std::vector<NamedOption> all;
+  for (const OptionWords& option : words.options) {
+    for (const std::string& name : option.names) {
+      all.push_back({name, &option});
+    }
+  }
+  return all;
+}
+
 /// What follows an option, then which options and arguments a command has.
 std::string offers(const std::vector<CommandWords>& all) {
   std::string after;
@@ -154,13 +170,11 @@ std::string offers(const std::vector<CommandWords>& all) {
   std::string arguments;
   for (const CommandWords& words : all) {
     std::string names;
-    for (const OptionWords& option : words.options) {
-      for (const std::string& name : option.names) {
-        names += (names.empty() ? "" : " ") + name;
-        after += option.takes_value
-                     ? offer(fmt::format("\"{}:{}\"", words.path, name), option.values)
-                     : "";
-      }
+    for (const auto& [name, option] : named_options(words)) {
+      names += (names.empty() ? "" : " ") + name;
+      after += option->takes_value
+                   ? offer(fmt::format("\"{}:{}\"", words.path, name), option->values)
+                   : "";
     }
     options += fmt::format("    \"{}:-\") offered=\"{}\" ;;\n", words.path, names);
     Values values = words.arguments;
@@ -174,12 +188,10 @@ std::string offers(const std::vector<CommandWords>& all) {
 std::string waiting(const std::vector<CommandWords>& all) {
   std::string text;
   for (const CommandWords& words : all) {
-    for (const OptionWords& option : words.options) {
-      for (const std::string& name : option.names) {
-        text += option.takes_value
-                    ? fmt::format("{}\"{}:{}\"", text.empty() ? "" : "|", words.path, name)
-                    : "";
-      }
+    for (const auto& [name, option] : named_options(words)) {
+      text += option->takes_value
+                  ? fmt::format("{}\"{}:{}\"", text.empty() ? "" : "|", words.path, name)
+                  : "";
     }
   }
   return text;
@@ -275,6 +287,16 @@ std::string fish_values(const Values& values) {
   return words.empty() ? text : text + " -a " + fish_quoted(words);
 }
 
+/// The line that tells fish of one option; `start` is what begins every line of its command.
+std::string fish_option(const std::string& start, const OptionWords& option) {
+  std::string text = start;
+  for (const std::string& name : option.names) {
+    text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+  }
+  text += option.takes_value ? " -r" + fish_values(option.values) : "";
+  return text + " -d " + fish_quoted(option.help) + "\n";
+}
+
 std::string fish_script(const std::vector<CommandWords>& all) {
   std::string text =
       "# Completion of colossal-train for fish: colossal-train completion fish | source\n"
@@ -301,12 +323,7 @@ std::string fish_script(const std::vector<CommandWords>& all) {
     values.words.insert(values.words.end(), words.commands.begin(), words.commands.end());
     text += start + fish_values(values) + "\n";
     for (const OptionWords& option : words.options) {
-      text += start;
-      for (const std::string& name : option.names) {
-        text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-      }
-      text += option.takes_value ? " -r" + fish_values(option.values) : "";
-      text += " -d " + fish_quoted(option.help) + "\n";
+      text += fish_option(start, option);
     }
   }
   return text;

@@ -288,25 +288,29 @@ bool holds_hidden(const Node& node) {
          std::any_of(node.children.begin(), node.children.end(), holds_hidden);
 }
 
-/// A scalar, or a {path, weight} mapping, with `${...}` for what must not be written out.
-std::string shown_text(const Node& node, Form form) {
-  if (node.kind == Node::Kind::map) {
-    std::string text;
-    for (const Node& child : node.children) {
-      if (child.kind == Node::Kind::null) {
-        continue;
-      }
-      const Form own = child.key == kSourcePath ? form : Form::plain;
-      text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", child.key, shown_text(child, own));
-    }
-    return "{" + text + "}";
-  }
+std::string shown_scalar(const Node& node, Form form) {
   const std::string& text = node.shown.empty() ? node.text : node.shown;
   const std::string full = form == Form::path ? absolute_path(node, text) : text;
   if (node.shown.empty()) {
     return looks_numeric(full) ? full : yaml_string(full);
   }
   return quoted_yaml(full);
+}
+
+/// A scalar, or a {path, weight} mapping, with `${...}` for what must not be written out.
+std::string shown_text(const Node& node, Form form) {
+  if (node.kind != Node::Kind::map) {
+    return shown_scalar(node, form);
+  }
+  std::string text;
+  for (const Node& child : node.children) {
+    if (child.kind == Node::Kind::null) {
+      continue;
+    }
+    const Form own = child.key == kSourcePath ? form : Form::plain;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", child.key, shown_scalar(child, own));
+  }
+  return "{" + text + "}";
 }
 
 }  // namespace

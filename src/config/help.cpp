@@ -138,6 +138,22 @@ std::string cell(std::string text) {
   return text;
 }
 
+/// Heading of a section and of its table; `doc` is the section's own entry or its first key.
+std::string section_markdown(const KeyDoc& doc, const std::string& section) {
+  return fmt::format("\n## {}\n\n", section) +
+         (doc.section ? fmt::format("{} ({}).\n\n", doc.help, doc.standard) : "") +
+         "| key | type | default | meaning |\n|---|---|---|---|\n";
+}
+
+std::string row_markdown(const KeyDoc& doc) {
+  return fmt::format("| `{}` | {} | {} | {}{} |\n",
+                     doc.path,
+                     cell(doc.type),
+                     cell(doc.standard),
+                     cell(doc.help),
+                     doc.variant.empty() ? "" : fmt::format(" (type {} only)", doc.variant));
+}
+
 }  // namespace
 
 std::vector<KeyDoc> key_docs() {
@@ -177,23 +193,10 @@ std::string key_markdown() {
   std::string top;
   for (const detail::KeyDoc& doc : detail::key_docs()) {
     const std::string section = doc.path.substr(0, doc.path.find('.'));
-    if (section != top) {
-      top = section;
-      text += fmt::format("\n## {}\n\n", section);
-      text += doc.section ? fmt::format("{} ({}).\n\n", doc.help, doc.standard) : "";
-      text += "| key | type | default | meaning |\n|---|---|---|---|\n";
-      if (doc.section) {
-        continue;
-      }
-    }
-    const std::string variant =
-        doc.variant.empty() ? "" : fmt::format(" (type {} only)", doc.variant);
-    text += fmt::format("| `{}` | {} | {} | {}{} |\n",
-                        doc.path,
-                        detail::cell(doc.type),
-                        detail::cell(doc.standard),
-                        detail::cell(doc.help),
-                        variant);
+    const bool begins = section != top;
+    text += begins ? detail::section_markdown(doc, section) : "";
+    text += begins && doc.section ? "" : detail::row_markdown(doc);
+    top = section;
   }
   return text;
 }

@@ -31,31 +31,31 @@ std::optional<Step> read_index(std::string_view path, std::size_t& i) {
   return step;
 }
 
+/// Reads "name", or ".name" if it is not the first, at `i` and moves behind it; nothing if
+/// malformed.
+std::optional<Step> read_key(std::string_view path, bool first, std::size_t& i) {
+  if (!first && path[i++] != '.') {
+    return std::nullopt;
+  }
+  Step step;
+  while (i < path.size() && is_key_char(path[i])) {
+    step.key += path[i++];
+  }
+  return step.key.empty() ? std::nullopt : std::optional(step);
+}
+
 }  // namespace
 
 std::vector<Step> split_path(std::string_view path) {
   std::vector<Step> steps;
   std::size_t i = 0;
   while (i < path.size()) {
-    if (path[i] == '[' && !steps.empty()) {
-      const auto step = read_index(path, i);
-      if (!step) {
-        return {};
-      }
-      steps.push_back(*step);
-      continue;
-    }
-    if (!steps.empty() && path[i++] != '.') {
+    const bool first = steps.empty();
+    const auto step = path[i] == '[' && !first ? read_index(path, i) : read_key(path, first, i);
+    if (!step) {
       return {};
     }
-    Step step;
-    while (i < path.size() && is_key_char(path[i])) {
-      step.key += path[i++];
-    }
-    if (step.key.empty()) {
-      return {};
-    }
-    steps.push_back(step);
+    steps.push_back(*step);
   }
   return steps;
 }

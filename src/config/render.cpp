@@ -17,13 +17,13 @@ class Sources {
  public:
   /// Line `number` (1-based) of `file`; empty if it cannot be read.
   [[nodiscard]] const std::string& line(const std::string& file, int number) {
-    static const std::string kNone;
+    static const std::string none;
     auto [it, fresh] = files_.try_emplace(file);
     if (fresh) {
       read(file, it->second);
     }
     const auto index = static_cast<std::size_t>(number - 1);
-    return index < it->second.size() ? it->second[index] : kNone;
+    return index < it->second.size() ? it->second[index] : none;
   }
 
  private:

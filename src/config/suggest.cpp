@@ -83,10 +83,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
       const std::size_t cost = a[i - 1] == b[j - 1] ? 0 : 1;
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + cost});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = std::min(row[j], before[j - 2] + 1);
-      }
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      const std::size_t replaced = swapped ? before[j - 2] + 1 : last[j - 1] + cost;
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + cost, replaced});
     }
     std::swap(before, last);
     std::swap(last, row);

@@ -5,11 +5,33 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace colossal::detail {
 namespace {
 
 constexpr std::string_view kEscapedOpen = "$${";
+
+/// Appends what stands between two uses, if anything does.
+void flush_plain(std::string& plain, std::vector<Piece>& pieces) {
+  if (!plain.empty()) {
+    pieces.push_back({false, std::exchange(plain, {})});
+  }
+}
+
+/// The body of the "${...}" at the start of `text`; "" and a problem if it has no proper end.
+std::string_view use_body(std::string_view text, std::string& problem) {
+  const std::size_t close = text.find('}');
+  if (close == std::string_view::npos) {
+    problem = "'${' is never closed";
+    return {};
+  }
+  const std::string_view body = text.substr(kUseOpen.size(), close - kUseOpen.size());
+  if (body.find(kUseOpen) != std::string_view::npos) {
+    problem = "'${' cannot stand inside another one";
+  }
+  return body;
+}
 
 }  // namespace
 
@@ -25,32 +47,25 @@ bool is_variable_name(std::string_view text) {
 std::vector<Piece> split_uses(std::string_view text, std::string& problem) {
   std::vector<Piece> pieces;
   std::string plain;
-  std::size_t i = 0;
-  while (i < text.size()) {
-    if (text.substr(i).starts_with(kEscapedOpen)) {
+  while (!text.empty()) {
+    std::size_t length = 1;
+    if (text.starts_with(kEscapedOpen)) {
       plain += kUseOpen;
-      i += kEscapedOpen.size();
-    } else if (text.substr(i).starts_with(kUseOpen)) {
-      const std::size_t close = text.find('}', i);
-      const std::string_view body = text.substr(i + 2, close - i - 2);
-      if (close == std::string_view::npos || body.find(kUseOpen) != std::string_view::npos) {
-        problem = close == std::string_view::npos ? "'${' is never closed"
-                                                  : "'${' cannot stand inside another one";
-        return {};
-      }
-      if (!plain.empty()) {
-        pieces.push_back({false, std::move(plain)});
-        plain.clear();
-      }
+      length = kEscapedOpen.size();
+    } else if (text.starts_with(kUseOpen)) {
+      const std::string_view body = use_body(text, problem);
+      flush_plain(plain, pieces);
       pieces.push_back({true, std::string(body)});
-      i = close + 1;
+      length = kUseOpen.size() + body.size() + 1;
     } else {
-      plain += text[i++];
+      plain += text[0];
     }
+    if (!problem.empty()) {
+      return {};
+    }
+    text.remove_prefix(length);
   }
-  if (!plain.empty()) {
-    pieces.push_back({false, std::move(plain)});
-  }
+  flush_plain(plain, pieces);
   return pieces;
 }
 

@@ -99,8 +99,7 @@ class Prefetcher {
       : slots_(static_cast<std::size_t>(num_slots)) {
     with_signals_blocked([&] {
       for (std::int64_t i = 0; i < num_workers; ++i) {
-        workers_.emplace_back(
-            [this, prototype](const std::stop_token& stop) { work(stop, Reader(prototype)); });
+        add_worker(prototype);
       }
     });
   }
@@ -121,6 +120,11 @@ class Prefetcher {
   }
 
  private:
+  void add_worker(const Reader& prototype) {
+    workers_.emplace_back(
+        [this, prototype](const std::stop_token& stop) { work(stop, Reader(prototype)); });
+  }
+
   Slot& slot_of(std::int64_t job) { return slots_[static_cast<std::size_t>(job) % slots_.size()]; }
 
   void work(const std::stop_token& stop, Reader reader) {

@@ -184,7 +184,8 @@ std::unique_ptr<TokenFile> open_any(const std::filesystem::path& path,
     index.replace_extension(".idx");
   }
   const bool pair = path == index || prefix || std::filesystem::exists(index, ignored);
-  if (options.format == TokenFormat::megatron || (options.format == TokenFormat::automatic && pair)) {
+  if (options.format == TokenFormat::megatron ||
+      (options.format == TokenFormat::automatic && pair)) {
     return std::make_unique<MegatronFile>(bin, index, options);
   }
   detail::MappedFile file(path);

@@ -20,12 +20,13 @@ std::vector<Candidate> penalised(std::span<const double> logits,
   for (std::size_t i = 0; i < logits.size(); ++i) {
     candidates[i] = {static_cast<std::int64_t>(i), logits[i]};
   }
-  if (penalty != 1) {
-    for (const std::int64_t id : std::set<std::int64_t>(sequence.begin(), sequence.end())) {
-      if (id < std::ssize(candidates)) {  // a prompt may hold ids that are never chosen
-        double& logit = candidates[static_cast<std::size_t>(id)].probability;
-        logit = logit > 0 ? logit / penalty : logit * penalty;
-      }
+  if (penalty == 1) {
+    return candidates;
+  }
+  for (const std::int64_t id : std::set<std::int64_t>(sequence.begin(), sequence.end())) {
+    if (id < std::ssize(candidates)) {  // a prompt may hold ids that are never chosen
+      double& logit = candidates[static_cast<std::size_t>(id)].probability;
+      logit = logit > 0 ? logit / penalty : logit * penalty;
     }
   }
   return candidates;

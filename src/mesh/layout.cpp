@@ -163,6 +163,25 @@ void intersect(const Region& box, const Region& part, std::vector<Region>& out) 
   out.push_back(std::move(both));
 }
 
+/// A box with one dim more.
+Region longer_by(Region box, const Piece& piece) {
+  box.global_offset.push_back(piece.global);
+  box.local_offset.push_back(piece.local);
+  box.extent.push_back(piece.extent);
+  return box;
+}
+
+/// Every box with every piece of the next dim.
+std::vector<Region> product(std::span<const Region> boxes, std::span<const Piece> pieces) {
+  std::vector<Region> longer;
+  for (const Region& box : boxes) {
+    for (const Piece& piece : pieces) {
+      longer.push_back(longer_by(box, piece));
+    }
+  }
+  return longer;
+}
+
 }  // namespace
 
 std::string_view name(Axis axis) noexcept {
@@ -222,13 +241,11 @@ int Mesh::index(const AxisSet& set) const noexcept {
 std::vector<int> Mesh::peers(const AxisSet& set) const {
   std::vector<int> ranks = {0};
   for (std::size_t a = 0; a < kNumAxes; ++a) {  // outer to inner: append each coordinate in turn
-    std::vector<int> longer;
-    for (const int prefix : ranks) {
-      const int first = set[a] ? 0 : coords_[a];
-      const int last = set[a] ? sizes_[a] - 1 : coords_[a];
-      for (int c = first; c <= last; ++c) {
-        longer.push_back(prefix * sizes_[a] + c);
-      }
+    const auto choices = static_cast<std::size_t>(set[a] ? sizes_[a] : 1);
+    const int first = set[a] ? 0 : coords_[a];
+    std::vector<int> longer(ranks.size() * choices);
+    for (std::size_t i = 0; i < longer.size(); ++i) {
+      longer[i] = ranks[i / choices] * sizes_[a] + first + static_cast<int>(i % choices);
     }
     ranks = std::move(longer);
   }
@@ -261,17 +278,7 @@ Shape local_shape(const Layout& layout, const Shape& global, const Mesh& mesh) {
 std::vector<Region> regions(const Layout& layout, const Shape& global, const Mesh& mesh) {
   std::vector<Region> boxes = {Region{}};
   for (std::size_t d = 0; d < global.size(); ++d) {
-    std::vector<Region> longer;
-    for (const Region& prefix : boxes) {
-      for (const Piece& piece : pieces_of(layout, d, global[d], mesh)) {
-        Region box = prefix;
-        box.global_offset.push_back(piece.global);
-        box.local_offset.push_back(piece.local);
-        box.extent.push_back(piece.extent);
-        longer.push_back(std::move(box));
-      }
-    }
-    boxes = std::move(longer);
+    boxes = product(boxes, pieces_of(layout, d, global[d], mesh));
   }
   return boxes;
 }

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -29,10 +30,10 @@ constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
 
 /// The stored configuration is resolved for the number of processes that trained; these keys follow
 /// from the number that evaluates.
-const std::vector<std::string> kFollowsWorld = {
+constexpr std::array<const char*, 3> kFollowsWorld = {
     "parallel.data=auto", "train.global_batch_size=null", "train.gradient_accumulation=null"};
 /// Makes the configuration's own rules demand evaluation data.
-const std::string kEvaluates = "eval.at_end=true";
+constexpr const char* kEvaluates = "eval.at_end=true";
 
 struct EvalInput {
   std::filesystem::path checkpoint;
@@ -80,7 +81,7 @@ std::string to_json_line(const EvalReport& report, const EvalInput& input) {
   json["samples"] = report.samples;
   json["batches"] = report.num_batches;
   json["seconds"] = report.seconds;
-  return json.dump();
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 /// Needs the evaluation data and the weights, nothing else of the run that wrote them.
@@ -111,6 +112,20 @@ int run_rank(const EvalOptions& options, const EvalInput& input, const LaunchOpt
       config, launch, [&](World& world) { return run_evaluation(config, input, world); });
 }
 
+/// Starts the processes that --nproc asks for, after one look at the config and the data.
+int run_processes(const EvalOptions& options, const EvalInput& input, int processes) {
+  LoadOptions load;
+  load.world_size = processes;
+  load.world_origin = fmt::format("--nproc {}", *options.nproc);
+  const std::optional<Loaded> loaded = eval_config(options, input, load, true);
+  if (!loaded) {
+    return kConfigExit;
+  }
+  static_cast<void>(open_split(loaded->config, Split::eval));
+  return launch_local({.num_processes = processes, .arguments = without_nproc(options.arguments)})
+      .exit_code;
+}
+
 }  // namespace
 
 int run_eval(const EvalOptions& options) {
@@ -120,18 +135,8 @@ int run_eval(const EvalOptions& options) {
   if (options.nproc) {
     refuse_nested_launch(launch);
     const int processes = num_processes(*options.nproc, 0);
-    LoadOptions load;
-    load.world_size = processes;
-    load.world_origin = fmt::format("--nproc {}", *options.nproc);
-    const std::optional<Loaded> loaded = eval_config(options, input, load, processes > 1);
     if (processes > 1) {
-      if (!loaded) {
-        return kConfigExit;
-      }
-      static_cast<void>(open_split(loaded->config, Split::eval));
-      return launch_local(
-                 {.num_processes = processes, .arguments = without_nproc(options.arguments)})
-          .exit_code;
+      return run_processes(options, input, processes);
     }
   }
   const SignalWatch signals;

@@ -84,14 +84,17 @@ std::vector<TensorRecord> make_records(std::span<const FlatShard> shards,
                                        std::span<Parameter* const> parameters,
                                        const Mesh& mesh) {
   std::vector<TensorRecord> records;
+  const auto append = [&](const FlatShard& shard, const Segment& segment) {
+    const ParamSpec& spec = parameters[static_cast<std::size_t>(segment.param)]->spec();
+    const SegmentBoxes boxes = boxes_of(segment, spec, shard.shard_axes, mesh);
+    boxes.append("model/", shard.master, records);
+    for (const auto& [state, tensor] : shard.state) {
+      boxes.append("optim/" + state + "/", tensor, records);
+    }
+  };
   for (const FlatShard& shard : shards) {
     for (const Segment& segment : shard.segments) {
-      const ParamSpec& spec = parameters[static_cast<std::size_t>(segment.param)]->spec();
-      const SegmentBoxes boxes = boxes_of(segment, spec, shard.shard_axes, mesh);
-      boxes.append("model/", shard.master, records);
-      for (const auto& [state, tensor] : shard.state) {
-        boxes.append("optim/" + state + "/", tensor, records);
-      }
+      append(shard, segment);
     }
   }
   return records;

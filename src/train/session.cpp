@@ -176,6 +176,13 @@ CheckpointChoice TrainSession::prepare() {
   return candidates_from(decision);
 }
 
+void TrainSession::move_old_run_aside() const {
+  const fs::path moved = RunDir::move_aside(config_.run.output_dir);
+  if (!moved.empty()) {
+    log::console(fmt::format("moved     {} to {}", config_.run.output_dir, moved.string()));
+  }
+}
+
 CheckpointChoice TrainSession::prepare_on_rank_0() {
   const fs::path folder = config_.run.output_dir;
   const std::int64_t checkpoint_bytes = make_plan(config_, 0).checkpoint_bytes;
@@ -183,10 +190,7 @@ CheckpointChoice TrainSession::prepare_on_rank_0() {
     check_writable(folder, checkpoint_bytes);
   } else {
     if (options_.overwrite) {
-      const fs::path moved = RunDir::move_aside(folder);
-      if (!moved.empty()) {
-        log::console(fmt::format("moved     {} to {}", folder.string(), moved.string()));
-      }
+      move_old_run_aside();
     }
     run_dir_ = RunDir::open(folder, checkpoint_bytes);
     failures_.own(run_dir_.get());

@@ -48,6 +48,7 @@ class TrainSession {
   /// Rank 0 takes the output folder and chooses; every rank gets the choice.
   CheckpointChoice prepare();
   CheckpointChoice prepare_on_rank_0();
+  void move_old_run_aside() const;
   /// Builds the trainer at step 0 or from the best readable checkpoint.
   void restore(const CheckpointChoice& choice);
   /// Whether this checkpoint could be read on every rank; a damage is logged.

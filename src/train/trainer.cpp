@@ -14,6 +14,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -78,18 +79,16 @@ double unsigned_nan(double x) {
 
 /// The first parameter (in forward order) with a NaN or infinity in `part` of its shard; -1: none.
 int first_non_finite(std::span<const FlatShard> shards, at::Tensor FlatShard::* part) {
-  int first = -1;
+  int first = std::numeric_limits<int>::max();
   for (const FlatShard& shard : shards) {
     for (const Segment& segment : shard.segments) {
       const at::Tensor values =
           (shard.*part).narrow(0, segment.offset, segment.end - segment.begin);
       const bool finite = at::isfinite(values).all().item<bool>();
-      if (!finite && (first < 0 || segment.param < first)) {
-        first = segment.param;
-      }
+      first = finite ? first : std::min(first, segment.param);
     }
   }
-  return first;
+  return first == std::numeric_limits<int>::max() ? -1 : first;
 }
 
 /// Where the trouble starts, for messages: a weight if any is bad, else the first bad gradient.

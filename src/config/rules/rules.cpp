@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <set>
 #include <vector>
 
 namespace colossal::detail {
@@ -94,15 +95,13 @@ std::string_view budget_key(const TrainConfig& train) {
 
 std::string nearest_divisors(std::int64_t number, std::int64_t wanted) {
   constexpr std::size_t kMost = 8;
-  std::vector<std::int64_t> divisors;
-  for (std::int64_t d = 1; d * d <= number; ++d) {
+  std::set<std::int64_t> found;
+  for (std::int64_t d = 1; d <= number / d; ++d) {
     if (number % d == 0) {
-      divisors.push_back(d);
-      if (d != number / d) {
-        divisors.push_back(number / d);
-      }
+      found.insert({d, number / d});
     }
   }
+  std::vector<std::int64_t> divisors(found.begin(), found.end());
   std::sort(divisors.begin(), divisors.end(), [&](std::int64_t a, std::int64_t b) {
     return std::abs(a - wanted) < std::abs(b - wanted);
   });

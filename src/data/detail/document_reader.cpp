@@ -138,21 +138,23 @@ std::optional<DocumentPiece> DocumentReader::next_part() {
   }
 }
 
+std::optional<DocumentPiece> DocumentReader::next_of_input() {
+  if (split_ == DocumentSplit::file) {
+    return next_part();
+  }
+  if (split_ == DocumentSplit::blank_line) {
+    return next_paragraph();
+  }
+  auto line = next_line();
+  return line ? std::optional(DocumentPiece{.text = std::move(*line)}) : std::nullopt;
+}
+
 std::optional<DocumentPiece> DocumentReader::next() {
   while (input_ < inputs_.size()) {
     if (descriptor_ < 0) {
       open();
     }
-    std::optional<DocumentPiece> piece;
-    if (split_ == DocumentSplit::file) {
-      piece = next_part();
-    } else if (split_ == DocumentSplit::line) {
-      if (auto line = next_line()) {
-        piece = DocumentPiece{.text = std::move(*line)};
-      }
-    } else {
-      piece = next_paragraph();
-    }
+    std::optional<DocumentPiece> piece = next_of_input();
     if (piece) {
       piece->input = input_;
     }

@@ -43,6 +43,8 @@ class DocumentReader {
   std::optional<std::string> next_line();
   std::optional<DocumentPiece> next_part();
   std::optional<DocumentPiece> next_paragraph();
+  /// What is left of the open input; nothing at its end.
+  std::optional<DocumentPiece> next_of_input();
 
   const std::vector<std::string>& inputs_;
   DocumentSplit split_;

@@ -230,9 +230,7 @@ class CharacterBpe : public BpeTokenizer {
       if (id) {
         symbols.push_back(*id);
       } else if (spec().byte_fallback) {
-        for (const char c : character) {
-          symbols.push_back(bytes_[static_cast<unsigned char>(c)]);
-        }
+        append_bytes(character, symbols);
       } else if (!after_unknown || !spec().fuse_unknown) {
         symbols.push_back(*spec().unknown);
       }
@@ -241,6 +239,12 @@ class CharacterBpe : public BpeTokenizer {
   }
 
  private:
+  void append_bytes(std::string_view text, std::vector<TokenId>& symbols) const {
+    for (const char c : text) {
+      symbols.push_back(bytes_[static_cast<unsigned char>(c)]);
+    }
+  }
+
   static std::string byte_name(std::size_t byte) { return fmt::format("<0x{:02X}>", byte); }
 
   [[nodiscard]] bool prepends(std::string_view piece, bool first) const {

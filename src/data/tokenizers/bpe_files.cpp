@@ -135,16 +135,25 @@ void add_merge(BpeSpec& spec,
   spec.merges.push_back({id_of(a), id_of(b), id_of(a + b)});
 }
 
+namespace {
+
+/// One of the two files of a pair, or a tokenizer.json.
+BpeSpec read_bpe_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  for (const FilePair& pair : kPairs) {
+    if (name == pair.vocabulary || name == pair.merges) {
+      return read_pair(path.parent_path(), pair);
+    }
+  }
+  return read_bpe_json(path);
+}
+
+}  // namespace
+
 BpeSpec read_bpe(const fs::path& path) {
   std::error_code failed;
   if (!fs::is_directory(path, failed)) {
-    const std::string name = path.filename().string();
-    for (const FilePair& pair : kPairs) {
-      if (name == pair.vocabulary || name == pair.merges) {
-        return read_pair(path.parent_path(), pair);
-      }
-    }
-    return read_bpe_json(path);
+    return read_bpe_file(path);
   }
   for (const FilePair& pair : kPairs) {
     if (fs::exists(path / pair.vocabulary) || fs::exists(path / pair.merges)) {

@@ -49,12 +49,12 @@ void read_processor(const JsonValue& processor, SpecialFrame& frame) {
 }  // namespace
 
 JsonValue JsonValue::operator[](std::string_view key) const {
-  static const nlohmann::json kNull;
+  static const nlohmann::json null;
   if (!json_->is_object()) {
     wrong_type("a mapping");
   }
   const auto it = json_->find(key);
-  return {it == json_->end() ? kNull : *it, fmt::format("{}.{}", place_, key)};
+  return {it == json_->end() ? null : *it, fmt::format("{}.{}", place_, key)};
 }
 
 std::vector<JsonValue> JsonValue::items() const {

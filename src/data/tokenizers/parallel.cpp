@@ -20,11 +20,14 @@ std::vector<std::vector<TokenId>> encode_all(const Tokenizer& tokenizer,
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   std::exception_ptr failure;
+  const auto encode_the_rest = [&] {
+    for (std::size_t i = next++; i < texts.size(); i = next++) {
+      tokenizer.encode(texts[i], ids[i]);
+    }
+  };
   const auto work = [&] {
     try {
-      for (std::size_t i = next++; i < texts.size(); i = next++) {
-        tokenizer.encode(texts[i], ids[i]);
-      }
+      encode_the_rest();
     } catch (...) {
       const std::lock_guard lock(mutex);
       failure = failure ? failure : std::current_exception();

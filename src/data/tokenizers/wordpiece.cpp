@@ -29,6 +29,14 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kJoined 
      {" 've", "'ve"},
      {" 're", "'re"}}};
 
+/// Replaces from left to right; what was put in is not searched again.
+void replace_all(std::string& text, std::string_view old, std::string_view by) {
+  for (std::size_t at = text.find(old); at != std::string::npos;
+       at = text.find(old, at + by.size())) {
+    text.replace(at, old.size(), by);
+  }
+}
+
 /// What one thread needs while it encodes.
 struct Scratch {
   detail::WordCache words;
@@ -68,10 +76,7 @@ class WordPieceTokenizer : public Tokenizer {
         token.insert(0, 1, ' ');
       }
       for (const auto& [apart, joined] : kJoined) {
-        for (std::size_t at = token.find(apart); at != std::string::npos;
-             at = token.find(apart, at + joined.size())) {
-          token.replace(at, apart.size(), joined);
-        }
+        replace_all(token, apart, joined);
       }
       text += token;
     }

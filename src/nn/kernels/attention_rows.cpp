@@ -131,21 +131,29 @@ struct ForwardHead {
   const std::int64_t* starts;  // of the sample; nullptr: one document
 };
 
+/// The scores of query row `i` become probabilities.
+[[gnu::always_inline]] inline void softmax_row(const Sizes& s,
+                                               const ForwardHead& h,
+                                               const RowBlock& block,
+                                               std::int64_t i) {
+  float* const row = h.scores + (i - block.begin) * s.padded;
+  const Visible keys = visible_keys(s, h.starts, i);
+  const auto [sum, top] = exponentials(row, keys, s.scale);
+  hide(row, block, keys);
+  const std::int64_t width = round_up(block.keys);
+  const float inverse = 1.0F / sum;
+  for (std::int64_t j = block.first; j < width; ++j) {
+    row[j] *= inverse;
+  }
+  h.log_sum[i] = top + std::log(sum);
+}
+
 [[gnu::always_inline]] inline void forward_head(const Sizes& s, const ForwardHead& h) {
   for (std::int64_t begin = 0; begin < s.sequence; begin += kForwardRows) {
     const RowBlock block = row_block(s, h.starts, begin, kForwardRows);
-    const std::int64_t width = round_up(block.keys);
     row_products(h.q, h.k_columns, s, block, h.scores);
     for (std::int64_t i = block.begin; i < block.end; ++i) {
-      float* const row = h.scores + (i - block.begin) * s.padded;
-      const Visible keys = visible_keys(s, h.starts, i);
-      const auto [sum, top] = exponentials(row, keys, s.scale);
-      hide(row, block, keys);
-      const float inverse = 1.0F / sum;
-      for (std::int64_t j = block.first; j < width; ++j) {
-        row[j] *= inverse;
-      }
-      h.log_sum[i] = top + std::log(sum);
+      softmax_row(s, h, block, i);
     }
     multiply({{h.scores + block.first, s.padded, 1},
               h.v.rows + block.first * h.v.stride,
@@ -284,25 +292,26 @@ AttentionResult attention_rows_forward(const at::Tensor& qkv_bsd,
   float* const context = result.context_bsh.mutable_data_ptr<float>();
   float* const log_sum = result.log_sum.mutable_data_ptr<float>();
   const std::int64_t kv_heads = shape.num_kv_heads;
+  const auto run_head = [&](std::int64_t b, std::int64_t m, float* columns, float* scores) {
+    const float* const rows = qkv + b * s.sequence * width;
+    transpose_columns({rows + hidden + m * d, width}, s, columns);
+    for (std::int64_t n = m * s.group; n < (m + 1) * s.group; ++n) {
+      forward(s,
+              {{rows + n * d, width},
+               {rows + hidden + (kv_heads + m) * d, width},
+               columns,
+               scores,
+               context + b * s.sequence * hidden + n * d,
+               hidden,
+               log_sum + (b * shape.num_heads + n) * s.sequence,
+               starts_of(starts_bs, b)});
+    }
+  };
   const auto run = [&](std::int64_t first, std::int64_t end) {
     std::vector<float> columns(static_cast<std::size_t>(d * s.padded));
     std::vector<float> scores(static_cast<std::size_t>(kForwardRows * s.padded));
     for (std::int64_t i = first; i < end; ++i) {  // one sample's k, v head
-      const std::int64_t b = i / kv_heads;
-      const std::int64_t m = i % kv_heads;
-      const float* const rows = qkv + b * s.sequence * width;
-      transpose_columns({rows + hidden + m * d, width}, s, columns.data());
-      for (std::int64_t n = m * s.group; n < (m + 1) * s.group; ++n) {
-        forward(s,
-                {{rows + n * d, width},
-                 {rows + hidden + (kv_heads + m) * d, width},
-                 columns.data(),
-                 scores.data(),
-                 context + b * s.sequence * hidden + n * d,
-                 hidden,
-                 log_sum + (b * shape.num_heads + n) * s.sequence,
-                 starts_of(starts_bs, b)});
-      }
+      run_head(i / kv_heads, i % kv_heads, columns.data(), scores.data());
     }
   };
   parallel_rows(qkv_bsd.size(0) * kv_heads, s.sequence * d * s.group, run);
@@ -326,38 +335,39 @@ at::Tensor attention_rows_backward(const at::Tensor& grad_bsh,
   const float* const context = forward_result.context_bsh.const_data_ptr<float>();
   const float* const log_sum = forward_result.log_sum.const_data_ptr<float>();
   float* const out = qkv_grad.mutable_data_ptr<float>();
+  const auto run_head = [&](std::int64_t b, std::int64_t m, float* columns, float* scores) {
+    const float* const rows = qkv + b * s.sequence * width;
+    float* const grads = out + b * s.sequence * width;
+    float* const v_columns = columns + d * s.padded;
+    const std::int64_t k = hidden + m * d;
+    const std::int64_t v = hidden + (kv_heads + m) * d;
+    transpose_columns({rows + k, width}, s, columns);
+    transpose_columns({rows + v, width}, s, v_columns);
+    for (std::int64_t n = m * s.group; n < (m + 1) * s.group; ++n) {
+      const std::int64_t place = b * s.sequence * hidden + n * d;
+      backward(s,
+               {{rows + n * d, width},
+                {rows + k, width},
+                {grad + place, hidden},
+                {context + place, hidden},
+                columns,
+                v_columns,
+                log_sum + (b * shape.num_heads + n) * s.sequence,
+                scores,
+                scores + kBackwardRows * s.padded,
+                grads + n * d,
+                grads + k,
+                grads + v,
+                width,
+                starts_of(starts_bs, b)},
+               n == m * s.group && !starts_bs.defined());
+    }
+  };
   const auto run = [&](std::int64_t first, std::int64_t end) {
     std::vector<float> columns(static_cast<std::size_t>(2 * d * s.padded));
     std::vector<float> scores(static_cast<std::size_t>(2 * kBackwardRows * s.padded));
-    float* const v_columns = columns.data() + d * s.padded;
     for (std::int64_t i = first; i < end; ++i) {  // one sample's k, v head
-      const std::int64_t b = i / kv_heads;
-      const std::int64_t m = i % kv_heads;
-      const float* const rows = qkv + b * s.sequence * width;
-      float* const grads = out + b * s.sequence * width;
-      const std::int64_t k = hidden + m * d;
-      const std::int64_t v = hidden + (kv_heads + m) * d;
-      transpose_columns({rows + k, width}, s, columns.data());
-      transpose_columns({rows + v, width}, s, v_columns);
-      for (std::int64_t n = m * s.group; n < (m + 1) * s.group; ++n) {
-        const std::int64_t place = b * s.sequence * hidden + n * d;
-        backward(s,
-                 {{rows + n * d, width},
-                  {rows + k, width},
-                  {grad + place, hidden},
-                  {context + place, hidden},
-                  columns.data(),
-                  v_columns,
-                  log_sum + (b * shape.num_heads + n) * s.sequence,
-                  scores.data(),
-                  scores.data() + kBackwardRows * s.padded,
-                  grads + n * d,
-                  grads + k,
-                  grads + v,
-                  width,
-                  starts_of(starts_bs, b)},
-                 n == m * s.group && !starts_bs.defined());
-      }
+      run_head(i / kv_heads, i % kv_heads, columns.data(), scores.data());
     }
   };
   parallel_rows(qkv_bsd.size(0) * kv_heads, s.sequence * d * s.group, run);

@@ -54,6 +54,16 @@ template <int Rows>
   }
 }
 
+/// Tiles of Rows rows side by side: `columns` columns, a multiple of kVector.
+template <int Rows>
+[[gnu::always_inline]] inline void multiply_tiles(TileProduct tile, std::int64_t columns) noexcept {
+  for (std::int64_t c = 0; c < columns; c += kVector) {
+    multiply_tile<Rows>(tile);
+    tile.b += kVector;
+    tile.c += kVector;
+  }
+}
+
 /// c[rows][columns] (+)= a[rows][depth] b[depth][columns]; `columns` a multiple of kVector.
 [[gnu::always_inline]] inline void multiply(TileProduct p,
                                             std::int64_t rows,
@@ -62,29 +72,25 @@ template <int Rows>
     TileProduct tile = p;
     tile.a.data += r * p.a.row;
     tile.c += r * p.c_row;
-    for (std::int64_t c = 0; c < columns; c += kVector) {
-      switch (rows - r) {
-        case 1:
-          multiply_tile<1>(tile);
-          break;
-        case 2:
-          multiply_tile<2>(tile);
-          break;
-        case 3:
-          multiply_tile<3>(tile);
-          break;
-        case 4:
-          multiply_tile<4>(tile);
-          break;
-        case 5:
-          multiply_tile<5>(tile);
-          break;
-        default:
-          multiply_tile<6>(tile);
-          break;
-      }
-      tile.b += kVector;
-      tile.c += kVector;
+    switch (rows - r) {
+      case 1:
+        multiply_tiles<1>(tile, columns);
+        break;
+      case 2:
+        multiply_tiles<2>(tile, columns);
+        break;
+      case 3:
+        multiply_tiles<3>(tile, columns);
+        break;
+      case 4:
+        multiply_tiles<4>(tile, columns);
+        break;
+      case 5:
+        multiply_tiles<5>(tile, columns);
+        break;
+      default:
+        multiply_tiles<6>(tile, columns);
+        break;
     }
   }
 }
