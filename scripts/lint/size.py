@@ -11,26 +11,20 @@ HEADER_LINES = 250
 PARAMETERS = 6
 INCLUDES = 20
 NESTING = 3
-CONTROL = re.compile(r"\s*(if|for|while|switch|do|else|try|catch)\b")
-
-
-def is_control(head):
-    """Does the text between two braces end in the head of a control statement?"""
-    while (shorter := re.sub(r"\([^()]*\)", "", head)) != head:
-        head = shorter
-    return bool(CONTROL.match(head.split(";")[-1]))
+# What stands before the brace of a block: of a control statement, a lambda or a local function, not of an initialiser.
+BLOCK_FOLLOWS = re.compile(r"(?:[)\]]|\b(?:else|do|try|mutable|noexcept|const)|->\s*[\w:<>,&* ]+)\s*$")
 
 
 def nesting(code, begin, end):
-    """Deepest nesting of control statements in code[begin:end]; lambdas start no level of their own."""
-    deepest, stack, last = 0, [], begin + 1
+    """Deepest nesting of blocks in code[begin:end] as clang-tidy counts it: the body of the function is level 1."""
+    deepest, stack, last = 1, [], begin + 1
     for i in range(begin + 1, end):
         if code[i] == "{":
-            stack.append(is_control(code[last:i]))
-            deepest = max(deepest, sum(stack))
+            stack.append(bool(BLOCK_FOLLOWS.search(code[last:i])))
+            deepest = max(deepest, 1 + sum(stack))
         elif code[i] == "}" and stack:
             stack.pop()
-        if code[i] in "{}":
+        if code[i] in "{};":
             last = i + 1
     return deepest
 

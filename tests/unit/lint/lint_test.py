@@ -146,9 +146,10 @@ class Size(LintCase):
         self.accepts("size", {"src/nn/a.hpp": "void f(int a, int b, int c, int d, std::map<int, int> e, int g = h(1, 2));\n"})
 
     def test_rejects_deep_nesting(self):
-        deep = "void f() {\n  for (;;) {\n    while (a) {\n      if (b) {\n        %s\n      }\n    }\n  }\n}\n"
-        self.accepts("size", {"src/nn/a.cpp": deep % "g([] { return 1; });"})
+        deep = "void f() {\n  for (;;) {\n    while (a) {\n      %s\n    }\n  }\n}\n"
+        self.accepts("size", {"src/nn/a.cpp": deep % "g(std::array<int, 2>{1, 2}, {3}); int b[] = {4};"})
         self.rejects("size", {"src/nn/a.cpp": deep % "if (c) { d(); }"}, "f: nesting 4")
+        self.rejects("size", {"src/nn/a.cpp": deep % "g([] { return 1; });"}, "f: nesting 4")
 
 
 class Names(LintCase):
