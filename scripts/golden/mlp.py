@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # What does PyTorch compute for tiny multi-layer perceptrons? Records tests/golden/fixtures/mlp.h5.
 """For each variant: sizes (attributes), weights (fp32-representable), features, labels (-100: no loss), logits, the
-summed loss, the number of rows classified right and all gradients, in fp64 on the CPU.
+summed loss, the number of rows classified right and all gradients, in fp64 on the CPU; and ten steps each of AdamW and
+of SGD with Nesterov momentum (loss and gradient norm of each step, final weights).
 
     python scripts/golden/mlp.py            # needs torch, numpy, h5py; rewrites the fixture
 """
@@ -17,6 +18,12 @@ from gpt import OUT as GPT_OUT, note, store
 
 OUT = GPT_OUT.with_name("mlp.h5")
 BATCH = 9
+STEPS = 10
+CLIP = 1.0
+OPTIMIZERS = {
+    "adamw": {"lr": 1e-2, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "clip": CLIP},
+    "sgd": {"lr": 5e-2, "momentum": 0.9, "nesterov": 1, "weight_decay": 0.01, "clip": CLIP},
+}
 VARIANTS = {"one": (4, [6], 3), "two": (5, [8, 7], 4)}
 
 
@@ -24,6 +31,34 @@ def logits_of(weights, depth, x):
     for i in range(depth):
         x = torch.relu(F.linear(x, weights[f"layers.{i}.weight"], weights[f"layers.{i}.bias"]))
     return F.linear(x, weights["head.weight"], weights["head.bias"])
+
+
+def make_optimizer(name, o, weights):
+    """Biases are not decayed."""
+    groups = [{"params": [w for key, w in weights.items() if key.endswith(".weight")], "weight_decay": o["weight_decay"]},
+              {"params": [w for key, w in weights.items() if key.endswith(".bias")], "weight_decay": 0.0}]
+    if name == "sgd":
+        return torch.optim.SGD(groups, lr=o["lr"], momentum=o["momentum"], nesterov=bool(o["nesterov"]))
+    return torch.optim.AdamW(groups, lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"])
+
+
+def train(group, name, weights, features, labels):
+    """Ten steps on the mean loss with clipping: loss and gradient norm of each, final weights."""
+    options = OPTIMIZERS[name]
+    w = {key: value.double().clone().requires_grad_() for key, value in weights.items()}
+    optimizer = make_optimizer(name, options, w)
+    losses, norms = [], []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        logits = logits_of(w, len(w) // 2 - 1, features.double())
+        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(w.values(), CLIP).item())
+        optimizer.step()
+        losses.append(loss.item())
+    note(group, options)
+    group["losses"], group["grad_norms"] = np.array(losses), np.array(norms)
+    store(group.create_group("weights"), {key: value.detach() for key, value in w.items()})
 
 
 def record(group, sizes, seed):
@@ -47,6 +82,8 @@ def record(group, sizes, seed):
                   "logits": logits.detach(), "loss_sum": loss.detach()})
     store(group.create_group("weights"), weights)
     store(group.create_group("grads"), {name: value.grad for name, value in leaves.items()})
+    for name in OPTIMIZERS:
+        train(group.create_group(name), name, weights, features, labels)
 
 
 def main():

@@ -1,4 +1,4 @@
-// How does a variant of gpt.h5 become a model?
+// How does a variant of gpt.h5 or mlp.h5 become a model?
 #pragma once
 
 #include "support/golden.hpp"
@@ -49,6 +49,28 @@ inline void load_golden_weight(const Golden& golden,
 inline Batch golden_batch(const Golden& golden, const std::string& variant) {
   Batch batch;
   batch.fields["tokens"] = golden.tensor(variant + "/tokens");
+  batch.fields["labels"] = golden.tensor(variant + "/labels");
+  return batch;
+}
+
+/// Configuration of one variant of mlp.h5.
+inline Config golden_mlp_config(const Golden& golden, const std::string& variant) {
+  Config config;
+  config.train.precision = Precision::fp64;
+  config.model.type = ModelType::mlp;
+  config.model.in_features = golden.integer(variant, "in_features");
+  config.model.out_features = golden.integer(variant, "out_features");
+  const at::Tensor layers = golden.tensor(variant + "/layers");
+  for (std::int64_t i = 0; i < layers.numel(); ++i) {
+    config.model.layers.push_back(layers[i].item<std::int64_t>());
+  }
+  return config;
+}
+
+/// The rows of a variant of mlp.h5, with labels.
+inline Batch golden_mlp_batch(const Golden& golden, const std::string& variant) {
+  Batch batch;
+  batch.fields["features"] = golden.tensor(variant + "/features");
   batch.fields["labels"] = golden.tensor(variant + "/labels");
   return batch;
 }

@@ -8,30 +8,17 @@
 namespace colossal::test {
 namespace {
 
-Config mlp_config(const Golden& golden, const std::string& variant, Precision precision) {
-  Config config;
-  config.train.precision = precision;
-  config.model.type = ModelType::mlp;
-  config.model.in_features = golden.integer(variant, "in_features");
-  config.model.out_features = golden.integer(variant, "out_features");
-  const at::Tensor layers = golden.tensor(variant + "/layers");
-  for (std::int64_t i = 0; i < layers.numel(); ++i) {
-    config.model.layers.push_back(layers[i].item<std::int64_t>());
-  }
-  return config;
-}
-
 void check_variant(const std::string& variant, Precision precision, double tolerance) {
   INFO(variant);
   const Golden golden(COLOSSAL_TEST_DATA "/fixtures/mlp.h5");
-  const LocalModel model(mlp_config(golden, variant, precision));
+  Config config = golden_mlp_config(golden, variant);
+  config.train.precision = precision;
+  const LocalModel model(config);
   REQUIRE(model.parameters().size() == golden.names(variant + "/weights").size());
   for (const Parameter* const parameter : model.parameters()) {
     load_golden_weight(golden, variant, *parameter, parameter->tensor());
   }
-  Batch batch;
-  batch.fields["features"] = golden.tensor(variant + "/features");
-  batch.fields["labels"] = golden.tensor(variant + "/labels");
+  Batch batch = golden_mlp_batch(golden, variant);
 
   const Activation trained = model.forward(batch);
   CHECK_FALSE(trained.num_correct.defined());  // it is counted in evaluation only

@@ -1,4 +1,4 @@
-// Do ten training steps of a tiny GPT in flat chunks give PyTorch's losses, norms and final
+// Do ten training steps of tiny models in flat chunks give PyTorch's losses, norms and final
 // weights?
 #include "golden/gpt_config.hpp"
 #include "memory/chunk_store.hpp"
@@ -8,34 +8,54 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace colossal::test {
 namespace {
 
-Config training_config(const Golden& golden, const std::string& variant) {
-  Config config = golden_config(golden, variant);
-  const std::string adamw = variant + "/adamw";
-  config.train.clip_grad_norm = golden.number(adamw, "clip");
-  config.optimizer.lr = golden.number(adamw, "lr");
-  config.optimizer.weight_decay = golden.number(adamw, "weight_decay");
-  config.optimizer.betas = {golden.number(adamw, "beta1"), golden.number(adamw, "beta2")};
-  config.optimizer.eps = golden.number(adamw, "eps");
+/// One recorded training of a fixture: its model, and the group that holds its optimizer.
+struct Recorded {
+  const Golden& golden;
+  std::string variant;
+  std::string optimizer;  ///< "adamw", "sgd"
+
+  [[nodiscard]] std::string group() const { return variant + "/" + optimizer; }
+};
+
+/// The recorded settings of the optimizer on top of a model's configuration.
+Config with_optimizer(Config config, const Recorded& recorded) {
+  const auto number = [&](const char* name) {
+    return recorded.golden.number(recorded.group(), name);
+  };
+  config.train.clip_grad_norm = number("clip");
+  config.optimizer.lr = number("lr");
+  config.optimizer.weight_decay = number("weight_decay");
+  if (recorded.optimizer == "sgd") {
+    config.optimizer.type = OptimizerType::sgd;
+    config.optimizer.momentum = number("momentum");
+    config.optimizer.nesterov = number("nesterov") != 0;
+  } else {
+    config.optimizer.betas = {number("beta1"), number("beta2")};
+    config.optimizer.eps = number("eps");
+  }
   return config;
 }
 
 /// A model of the fixture whose memory belongs to a store of several small chunks.
 class Training {
  public:
-  Training(const Golden& golden, const std::string& variant, const Config& config)
-      : config_(config), model_(config), optimizer_(optimizers().make("adamw", config.optimizer)) {
+  Training(const Recorded& recorded, const Config& config, std::int64_t chunk_items)
+      : config_(config),
+        model_(config),
+        optimizer_(optimizers().make(recorded.optimizer, config.optimizer)) {
     std::vector<ChunkStore::Block> blocks;
     for (const auto& block : model_.blocks()) {
       blocks.push_back({"block " + std::to_string(blocks.size()), block->parameters()});
     }
     const std::int64_t item_bytes = config.train.precision == Precision::fp64 ? 8 : 4;
     const auto planner =
-        chunk_planners().make("0", {.chunk_bytes = 1024 * item_bytes, .item_bytes = item_bytes});
+        chunk_planners().make("0", {.chunk_bytes = chunk_items * item_bytes, .item_bytes = item_bytes});
     store_ = std::make_unique<ChunkStore>(
         blocks, *planner, optimizer_->states(), store_options(config), model_.context());
     std::vector<std::string> names;
@@ -43,7 +63,7 @@ class Training {
       store_->acquire(block, BlockUse::backward);
     }
     for (const Parameter* parameter : store_->parameters()) {
-      load_golden_weight(golden, variant, *parameter, parameter->tensor());
+      load_golden_weight(recorded.golden, recorded.variant, *parameter, parameter->tensor());
       names.push_back(parameter->spec().name);
     }
     groups_ = param_groups(config.optimizer, names);
@@ -90,15 +110,11 @@ class Training {
 };
 
 /// Ten steps; losses and gradient norms must follow the recorded ones.
-void replay(Training& training,
-            const Golden& golden,
-            const std::string& variant,
-            double tolerance) {
+void replay(Training& training, const Recorded& recorded, const Batch& batch, double tolerance) {
   REQUIRE(training.store().plan().chunks.size() > 3);
-  const Batch batch = golden_batch(golden, variant);
   const double labelled = batch.at("labels").ne(kIgnoreLabel).sum().item<double>();
-  const at::Tensor losses = golden.tensor(variant + "/adamw/losses");
-  const at::Tensor norms = golden.tensor(variant + "/adamw/grad_norms");
+  const at::Tensor losses = recorded.golden.tensor(recorded.group() + "/losses");
+  const at::Tensor norms = recorded.golden.tensor(recorded.group() + "/grad_norms");
   REQUIRE(losses.numel() == 10);
   for (std::int64_t index = 0; index < losses.numel(); ++index) {
     INFO("step " << index);
@@ -108,6 +124,16 @@ void replay(Training& training,
   }
 }
 
+void require_final_weights(const Training& training, const Recorded& recorded, double tolerance) {
+  for (const Parameter* parameter : training.store().parameters()) {
+    const std::string& name = parameter->spec().name;
+    const at::Tensor weight = LocalModel::logical(*parameter, parameter->tensor());
+    require_close(
+        recorded.golden.tensor(recorded.group() + "/weights/" + name), weight, tolerance, name);
+  }
+}
+
+constexpr std::int64_t kGptChunk = 1024;
 const std::vector<std::string> kVariants = {"default", "gqa_swiglu_untied_padded", "gelu", "relu"};
 
 }  // namespace
@@ -116,13 +142,11 @@ TEST_CASE("ten AdamW steps of GPT equal PyTorch's in fp64", "[golden]") {
   const Golden golden(COLOSSAL_TEST_DATA "/fixtures/gpt.h5");
   for (const std::string& variant : kVariants) {
     INFO(variant);
-    Training training(golden, variant, training_config(golden, variant));
-    replay(training, golden, variant, 1e-9);
-    for (const Parameter* parameter : training.store().parameters()) {
-      const std::string& name = parameter->spec().name;
-      const at::Tensor weight = LocalModel::logical(*parameter, parameter->tensor());
-      require_close(golden.tensor(variant + "/adamw/weights/" + name), weight, 1e-9, name);
-    }
+    const Recorded recorded{golden, variant, "adamw"};
+    Training training(
+        recorded, with_optimizer(golden_config(golden, variant), recorded), kGptChunk);
+    replay(training, recorded, golden_batch(golden, variant), 1e-9);
+    require_final_weights(training, recorded, 1e-9);
   }
 }
 
@@ -132,23 +156,43 @@ TEST_CASE("losses and norms of ten GPT steps follow PyTorch's in fp32", "[golden
   const Golden golden(COLOSSAL_TEST_DATA "/fixtures/gpt.h5");
   for (const std::string& variant : kVariants) {
     INFO(variant);
-    Config config = training_config(golden, variant);
+    const Recorded recorded{golden, variant, "adamw"};
+    Config config = with_optimizer(golden_config(golden, variant), recorded);
     config.train.precision = Precision::fp32;
-    Training training(golden, variant, config);
-    replay(training, golden, variant, 1e-5);
+    Training training(recorded, config, kGptChunk);
+    replay(training, recorded, golden_batch(golden, variant), 1e-5);
   }
 }
 
 TEST_CASE("vocabulary padding stays zero through training", "[golden]") {
   const Golden golden(COLOSSAL_TEST_DATA "/fixtures/gpt.h5");
-  const std::string variant = "gqa_swiglu_untied_padded";
-  Training training(golden, variant, training_config(golden, variant));
-  replay(training, golden, variant, 1e-9);
+  const Recorded recorded{golden, "gqa_swiglu_untied_padded", "adamw"};
+  const Config config = with_optimizer(golden_config(golden, recorded.variant), recorded);
+  Training training(recorded, config, kGptChunk);
+  replay(training, recorded, golden_batch(golden, recorded.variant), 1e-9);
   for (const Parameter* parameter : training.store().parameters()) {
     const at::Tensor& stored = parameter->tensor();
     const std::int64_t rows = parameter->spec().shape[0];
     const at::Tensor padding = stored.narrow(0, rows, stored.size(0) - rows);
     CHECK(padding.abs().sum().item<double>() == 0);
+  }
+}
+
+TEST_CASE("ten steps of the MLP with AdamW and SGD equal PyTorch's", "[golden]") {
+  const Golden golden(COLOSSAL_TEST_DATA "/fixtures/mlp.h5");
+  for (const char* variant : {"one", "two"}) {
+    for (const char* optimizer : {"adamw", "sgd"}) {
+      for (const auto& [precision, tolerance] :
+           {std::pair(Precision::fp64, 1e-11), std::pair(Precision::fp32, 1e-5)}) {
+        INFO(variant << " " << optimizer << " " << tolerance);
+        const Recorded recorded{golden, variant, optimizer};
+        Config config = with_optimizer(golden_mlp_config(golden, variant), recorded);
+        config.train.precision = precision;
+        Training training(recorded, config, 16);
+        replay(training, recorded, golden_mlp_batch(golden, variant), tolerance);
+        require_final_weights(training, recorded, tolerance);
+      }
+    }
   }
 }
 
