@@ -10,7 +10,8 @@ usage: scripts/train.sh CONFIG [option of `colossal-train train`]...
        scripts/train.sh --help
 
 Installs what is missing, builds build/cpu/colossal-train, makes the data files that CONFIG's line
-`# prepare: scripts/data/NAME.sh` stands for, and trains with `--nproc auto` unless --nproc is given.
+`# prepare: scripts/data/NAME.sh` stands for, and trains with `--nproc auto` unless --nproc is given. If CONFIG has a
+line `# sample: TEXT`, it then shows (on stderr) how the trained model continues TEXT.
 
 examples:
   scripts/train.sh configs/gpt-kjv-cpu.yaml
@@ -55,6 +56,50 @@ prepare_data() {
   bash "$colossal_root/$script" >&2
 }
 
+# prompt_of CONFIG: the text of its line `# sample: TEXT`, if it has one.
+prompt_of() { [ ! -r "$1" ] || sed -n 's/^# sample: *//p' "$1" | head -n 1; }
+
+# run_stoppable COMMAND...: runs it, hands it the signals that this script gets (once, and not ignored as background
+# jobs otherwise have them), and returns its exit code.
+run_stoppable() {
+  local child code=0
+  set -m
+  "$@" &
+  child=$!
+  trap 'kill -INT "$child" 2>/dev/null' INT
+  trap 'kill -TERM "$child" 2>/dev/null' TERM
+  wait "$child" || code=$?
+  while kill -0 "$child" 2>/dev/null; do
+    code=0
+    wait "$child" || code=$?
+  done
+  trap - INT TERM
+  set +m
+  return "$code"
+}
+
+# sample PROMPT FILE: how does the checkpoint that train's summary in FILE names continue the prompt?
+sample() {
+  local checkpoint
+  checkpoint=$(python3 -c 'import json, sys; print(json.loads(sys.stdin.read().splitlines()[-1])["checkpoint"])' <"$2")
+  if [ -n "$checkpoint" ]; then
+    printf '\nsample    (%s generate --help tells how to make others)\n\n' "build/cpu/colossal-train"
+    "$program" generate --checkpoint "$checkpoint" --prompt "$1" --temperature 0.7 --max-tokens 400 -q
+  fi
+}
+
+# train_and_sample PROMPT ARGUMENT...: stdout is that of `train`, which ends with one line of JSON.
+train_and_sample() {
+  local prompt=$1 summary code=0
+  shift
+  summary=$(mktemp)
+  run_stoppable "$program" train "$@" >"$summary" || code=$?
+  cat "$summary"
+  [ "$code" != 0 ] || sample "$prompt" "$summary" >&2 || code=$?
+  rm -f "$summary"
+  return "$code"
+}
+
 setup_and_build() {
   setup_build
   configure cpu
@@ -68,9 +113,14 @@ if [ "$1" = --help ] || [ "$1" = -h ]; then
 fi
 
 with_lock setup_and_build
+program=$colossal_root/build/cpu/colossal-train
 options=()
+prompt=
 if ! has_option help "$@" && [ "$1" != -h ]; then
-  prepare_data "$(config_of "$@")"
+  config=$(config_of "$@")
+  prepare_data "$config"
   has_option nproc "$@" || options=(--nproc auto)
+  has_option dry-run "$@" || prompt=$(prompt_of "$config")
 fi
-exec "$colossal_root/build/cpu/colossal-train" train "$@" "${options[@]}"
+[ -z "$prompt" ] || { train_and_sample "$prompt" "$@" "${options[@]}"; exit; }
+exec "$program" train "$@" "${options[@]}"

@@ -3,6 +3,8 @@
 #include "e2e/program.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <sstream>
 
 using namespace colossal::test;
@@ -218,4 +220,38 @@ TEST_CASE("the end of a run says how to try a model of text, and only of text", 
       run_expecting(0, {"train", (folder.path() / "text.yaml").string(), "--output-dir", run});
   CHECK(count(text.err, "try       ") == 1);
   CHECK(count(text.err, " generate --checkpoint " + run + " --prompt ") == 1);
+}
+
+TEST_CASE("the script of the quick start ends with a text by the model", "[generate]") {
+  const TempDir folder;
+  const fs::path root = folder.path() / "checkout";
+  for (const char* script : {"scripts/train.sh", "scripts/setup.sh"}) {
+    fs::create_directories((root / script).parent_path());
+    fs::copy_file(fs::path(COLOSSAL_SOURCE_DIR) / script, root / script);
+  }
+  std::ofstream(root / "scripts/setup.sh", std::ios::app)
+      << "setup_build() { :; }\nconfigure() { :; }\nbuild() { :; }\n";
+  fs::create_directories(root / "build/cpu");
+  fs::create_symlink(COLOSSAL_BINARY, root / "build/cpu/colossal-train");
+  write_file(folder.path() / "a.yaml", "# sample: aaa\n" + read_file(data_file("text.yaml")));
+  write_file(folder.path() / "train.txt", std::string(1000, 'a'));
+  const auto file = [&](const char* name) { return (folder.path() / name).string(); };
+  const std::string command = (root / "scripts/train.sh").string() + " " + file("a.yaml") +
+                              " --output-dir " + file("run") + " >" + file("out") + " 2>" +
+                              file("err");
+  std::string first;
+  for (const char* ending : {"finished", "nothing to do"}) {
+    const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe): one thread
+    const std::string err = read_file(file("err"));
+    INFO(err);
+    REQUIRE(status == 0);
+    CHECK(Json::parse(read_file(file("out"))).at("reason") == ending);
+    const std::size_t sample = err.find("\nsample ");
+    REQUIRE(sample != std::string::npos);
+    const std::size_t text = err.find("\n\naaa", sample);
+    REQUIRE(text != std::string::npos);
+    CHECK(err.size() > text + 10);
+    CHECK((first.empty() || err.substr(text) == first));  // by the same weights
+    first = err.substr(text);
+  }
 }

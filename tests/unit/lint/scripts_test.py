@@ -3,6 +3,8 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -109,6 +111,72 @@ class Train(Folder):
                                     (["--dry-run", "--set"], ""), (["--set", "a.yaml"], "")):
             done = run("bash", "-euo", "pipefail", "-c", function + 'config_of "$@"', "-", *arguments)
             self.assertEqual((done.returncode, done.stdout.strip(), done.stderr), (0, expected, ""), arguments)
+
+
+class Sample(Folder):
+    """scripts/train.sh with a stand-in for the program, which notes how it is called."""
+
+    SUMMARY = '{"reason":"finished","checkpoint":"runs/a b/checkpoints/step-00000002"}'
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "scripts").mkdir()
+        for name in ("train.sh", "setup.sh"):
+            shutil.copy(SCRIPTS / name, self.folder / "scripts" / name)
+        with (self.folder / "scripts" / "setup.sh").open("a", encoding="utf-8") as setup:
+            setup.write("setup_build() { :; }\nconfigure() { :; }\nbuild() { :; }\n")
+        self.stand_in(f"echo '{self.SUMMARY}'")
+
+    def stand_in(self, training):
+        (self.folder / "build" / "cpu").mkdir(parents=True, exist_ok=True)
+        program = self.folder / "build" / "cpu" / "colossal-train"
+        program.write_text('#!/bin/bash\nprintf "%s\\n" "$*" >>"$0.calls"\n'
+                           f'if [ "$1" = generate ]; then echo "And so on"; exit; fi\n{training}\n', encoding="utf-8")
+        program.chmod(0o755)
+
+    def config(self, *comments):
+        path = self.folder / "a.yaml"
+        path.write_text("".join(f"# {comment}\n" for comment in comments) + "version: 1\n", encoding="utf-8")
+        return path
+
+    def train(self, *arguments):
+        return run(self.folder / "scripts" / "train.sh", *arguments)
+
+    def calls(self):
+        return (self.folder / "build" / "cpu" / "colossal-train.calls").read_text(encoding="utf-8").splitlines()
+
+    def test_a_run_ends_with_a_text_by_the_model_it_made(self):
+        config = self.config("sample: And God said", "more")
+        done = self.train(config, "--nproc", "1")
+        self.assertEqual((done.returncode, done.stdout), (0, self.SUMMARY + "\n"), done.stderr)
+        self.assertTrue(done.stderr.endswith("\nAnd so on\n"), done.stderr)
+        training, sampling = self.calls()
+        self.assertEqual(training, f"train {config} --nproc 1")
+        self.assertIn("generate --checkpoint runs/a b/checkpoints/step-00000002 --prompt And God said ", sampling)
+
+    def test_no_text_is_made_of_a_dry_run_or_without_being_asked_for(self):
+        self.train(self.config("sample: And"), "--dry-run")
+        self.train(self.config("no sample: And"))
+        self.assertEqual([call.split()[0] for call in self.calls()], ["train", "train"])
+
+    def test_no_text_is_made_where_nothing_was_saved_or_the_run_failed(self):
+        self.stand_in("echo '{\"checkpoint\":\"\"}'")
+        self.assertEqual(self.train(self.config("sample: And")).returncode, 0)
+        self.stand_in("echo partial; exit 7")
+        done = self.train(self.config("sample: And"))
+        self.assertEqual((done.returncode, done.stdout), (7, "partial\n"))
+        self.assertEqual([call.split()[0] for call in self.calls()], ["train", "train"])
+
+    def test_signals_reach_the_run_once_and_its_exit_code_counts(self):
+        self.stand_in('trap "echo INT; exit 130" INT\ntrap "echo TERM; exit 143" TERM\n'
+                      'echo ready >&2\nfor _ in {1..600}; do sleep 0.05; done')
+        for name, code in (("INT", 130), ("TERM", 143)):
+            with subprocess.Popen([self.folder / "scripts" / "train.sh", self.config("sample: And")],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as script:
+                self.assertEqual(script.stderr.readline(), "ready\n")
+                script.send_signal(getattr(signal, f"SIG{name}"))
+                out, _ = script.communicate(timeout=20)
+            self.assertEqual((script.returncode, out), (code, f"{name}\n"))
 
 
 class Report(unittest.TestCase):
