@@ -74,7 +74,7 @@ void add_eval(CommandLine& line) {
              options->config,
              "use this configuration instead of the stored one",
              "CONFIG");
-  add_sets(command, options->sets);
+  add_overrides(command, options->more);
   add_nproc(command, options->nproc);
   set_action(line, command, [&line, options] {
     options->arguments = line.arguments;

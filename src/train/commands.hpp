@@ -45,9 +45,9 @@ struct PlanOptions {
 
 /// Command line of `eval`.
 struct EvalOptions {
-  std::string checkpoint;             ///< checkpoint folder or run directory (its newest one)
-  std::optional<std::string> config;  ///< unset: the configuration stored in the checkpoint
-  std::vector<std::string> sets;
+  std::string checkpoint;               ///< checkpoint folder or run directory (its newest one)
+  std::optional<std::string> config;    ///< unset: the configuration stored in the checkpoint
+  ConfigOptions more;                   ///< overlays and --set; its `config` is not used
   std::optional<std::string> nproc;     ///< "auto" or a number
   std::optional<log::Level> log_level;  ///< -q, -v: beats logging.level
   std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc

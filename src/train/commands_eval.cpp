@@ -59,7 +59,8 @@ std::optional<Loaded> eval_config(const EvalOptions& options,
   if (!options.config) {
     sets.insert(sets.end(), kFollowsWorld.begin(), kFollowsWorld.end());
   }
-  sets.insert(sets.end(), options.sets.begin(), options.sets.end());
+  sets.insert(sets.end(), options.more.sets.begin(), options.more.sets.end());
+  load.overlays = options.more.overlays;
   load.overrides = to_overrides(sets);
   load.run_time = "eval";  // nothing is named by it here, and all ranks must read the same
   return accept_or_report(

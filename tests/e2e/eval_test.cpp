@@ -59,6 +59,28 @@ TEST_CASE("eval takes one checkpoint, overrides and another configuration", "[ev
   run_expecting(0, {"eval", "--checkpoint", older, "--config", data_file("tiny.yaml")});
 }
 
+TEST_CASE("an overlay counts for eval, with the stored and with a given configuration", "[eval]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  run_expecting(0, train_tiny(run_dir));
+  const fs::path over = folder.path() / "over.yaml";
+  write_file(over, "eval: {max_batches: 2, micro_batch_size: 1}\n");
+  for (const Arguments& config : {Arguments{}, Arguments{"--config", data_file("tiny.yaml")}}) {
+    for (const char* processes : {"1", "2"}) {
+      Arguments words = {"eval", "--checkpoint", run_dir.string(), "--nproc", processes};
+      words.insert(words.end(), config.begin(), config.end());
+      words.insert(words.end(), {"--config-overlay", over.string()});
+      CHECK(last_line(run_expecting(0, words)).at("batches") == 2);
+      words.insert(words.end(), {"--set", "eval.max_batches=1"});
+      CHECK(last_line(run_expecting(0, words)).at("batches") == 1);
+    }
+  }
+  write_file(over, "eval: {batches: 2}\n");
+  const Outcome wrong = run_expecting(
+      3, {"eval", "--checkpoint", run_dir.string(), "--config-overlay", over.string()});
+  CHECK(count(wrong.err, "over.yaml:1:8: error") == 1);
+}
+
 TEST_CASE("eval refuses what it cannot evaluate", "[eval]") {
   const TempDir folder;
   const fs::path run_dir = folder.path() / "run";
