@@ -13,7 +13,7 @@ readonly colossal_python=$colossal_root/.venv/bin/python
 
 readonly build_packages=(g++ cmake ninja-build python3-venv git ccache mold libyaml-cpp-dev libcli11-dev libfmt-dev
                          libhdf5-dev nlohmann-json3-dev libutf8proc-dev liburing-dev catch2 libvalijson-dev)
-readonly test_packages=(bible-kjv bible-kjv-text iso-codes unicode-data)
+readonly test_packages=(bible-kjv bible-kjv-text iso-codes unicode-data zsh fish)
 # torch is pinned because c10d's C++ interface is not stable between releases; the formatters because their output is not.
 readonly torch_requirement=torch==2.11.0
 readonly test_requirements=(clang-format==19.1.7 clang-tidy==19.1.0 numpy==2.4.6 h5py==3.16.0

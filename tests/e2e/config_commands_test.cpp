@@ -256,8 +256,8 @@ TEST_CASE("bash completes commands, options, words, keys and files", "[completio
   CHECK(bash_offers(script, {"colossal-train", "train", "--nproc", ""}) ==
         std::vector<std::string>{"auto"});
   CHECK(offers(bash_offers(script, {"colossal-train", "plan", "x.yaml", "--format", "j"}), "json"));
-  CHECK(bash_offers(script, {"colossal-train", "train", "x", "--set", "optimizer.l"}) ==
-        std::vector<std::string>{"optimizer.lr="});
+  CHECK(bash_offers(script, {"colossal-train", "train", "x", "--set", "optimizer.bet"}) ==
+        std::vector<std::string>{"optimizer.betas="});
   CHECK(
       bash_offers(script, {"colossal-train", "train", "x", "--set", "scheduler.type", "=", "co"}) ==
       std::vector<std::string>{"constant", "cosine"});
@@ -269,19 +269,71 @@ TEST_CASE("bash completes commands, options, words, keys and files", "[completio
   CHECK(offers(bash_offers(script, {"colossal-train", "completion", "z"}), "zsh"));
 }
 
-TEST_CASE("zsh and fish accept their scripts", "[completion]") {
-  const std::string zsh = run_expecting(0, {"completion", "zsh"}).out;
-  const std::string fish = run_expecting(0, {"completion", "fish"}).out;
-  CHECK(zsh.starts_with("#compdef colossal-train\n"));
-  CHECK(count(zsh, "\"config:explain\") command=\"config explain\"") == 1);
-  CHECK(count(fish, "-n \"__colossal_train_command 'train'\" -l nproc -r -f -a 'auto'") == 1);
-  if (installed("zsh")) {
-    shell("zsh -f", "autoload -U compinit && compinit -D\n" + zsh + "\nwhich _colossal_train\n");
+TEST_CASE("zsh completes what is typed in a real terminal", "[completion]") {
+  const std::string script = run_expecting(0, {"completion", "zsh"}).out;
+  CHECK(script.starts_with("#compdef colossal-train\n"));
+  if (!installed("zsh")) {
+    WARN("zsh is not installed: its completion is not tried");
+    return;
   }
-  if (installed("fish")) {
-    CHECK(count(shell("fish", fish + "\ncomplete -C 'colossal-train config '\n"), "explain") >= 1);
+  const TempDir folder;
+  write_file(folder.path() / "_colossal-train", script);
+  write_file(folder.path() / "a-file.yaml", "");
+  const auto typed = [&](const std::string& keys) {
+    return shell("timeout 60 zsh -f",
+                 "zmodload zsh/zpty\n"
+                 "zpty shell zsh -f -i\n"
+                 "zpty -w shell \"cd " +
+                     folder.path().string() +
+                     "; autoload -U compinit; compinit -D -u; source ./_colossal-train; "
+                     "colossal-train() { print -r -- \\\"go\\\"\\\"t <\\$*>\\\" }\"\n"
+                     "zpty -w -n shell $'colossal-train " +
+                     keys +
+                     "\\n'\n"
+                     "zpty -r -m shell line '*got <*>*' && print -r -- \"${line##*got }\"\n");
+  };
+  CHECK(typed("val\\t").starts_with("<validate>"));
+  CHECK(typed("validate --wor\\t3").starts_with("<validate --world-size 3>"));
+  CHECK(typed("config expl\\tx").starts_with("<config explain x>"));
+  CHECK(typed("train x --set optimizer.bet\\t0").starts_with("<train x --set optimizer.betas=0>"));
+  CHECK(typed("plan x --format j\\t").starts_with("<plan x --format json>"));
+  CHECK(typed("validate a-f\\t").starts_with("<validate a-file.yaml>"));
+  CHECK(
+      typed("validate zzz\\t").starts_with("<validate zzz>"));  // offers nothing that is not there
+}
+
+TEST_CASE("fish completes commands, options, words, keys and files", "[completion]") {
+  const std::string script = run_expecting(0, {"completion", "fish"}).out;
+  CHECK(count(script, "-n \"__colossal_train_command 'train'\" -l nproc -r -f -a 'auto'") == 1);
+  if (!installed("fish")) {
+    WARN("fish is not installed: its completion is not tried");
+    return;
   }
-  run_expecting(2, {"completion", "tcsh"});
+  const auto fish_offers = [&](const std::string& words) {
+    std::vector<std::string> offered;
+    for (const std::string& line : lines_of(shell(
+             "fish --no-config", script + "\ncomplete -C 'colossal-train " + words + "'\n"))) {
+      offered.push_back(line.substr(0, line.find('\t')));
+    }
+    return offered;
+  };
+  using Words = std::vector<std::string>;
+  CHECK(fish_offers("val") == Words{"validate"});
+  CHECK(fish_offers("config ") == Words{"diff", "explain", "init", "schema", "show"});
+  CHECK(fish_offers("train --npr") == Words{"--nproc"});
+  CHECK(fish_offers("train --nproc ") == Words{"auto"});
+  CHECK(fish_offers("plan x.yaml --format j") == Words{"json"});
+  CHECK(fish_offers("train x --set optimizer.bet") == Words{"optimizer.betas"});
+  CHECK(fish_offers("config explain optimizer.bet") == Words{"optimizer.betas"});
+  CHECK(offers(fish_offers("config init tiny"), "tiny-cpu"));
+  const std::string file = (kConfigs / "tiny-cpu.yaml").string();
+  CHECK(fish_offers("validate " + file.substr(0, file.size() - 3)) == Words{file});
+  CHECK(fish_offers("completion z") == Words{"zsh"});
+}
+
+TEST_CASE("completion knows three shells", "[completion]") {
+  const Outcome other = run_expecting(2, {"completion", "tcsh"});
+  CHECK(count(other.err, "fish") >= 1);
 }
 
 TEST_CASE("a program without its engine says what is missing", "[config]") {
