@@ -8,19 +8,45 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <fcntl.h>
+#include <system_error>
+#include <unistd.h>
 
 namespace colossal {
 namespace {
 
+/// A stream that the caller has closed becomes /dev/null: otherwise the next file that is opened
+/// takes its number, and messages or results land in it.
+void fill_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) {
+      static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY));
+    }
+  }
+}
+
 /// Results that cannot be written are a failure, unless the reader only had enough (`| head`).
+int results_lost(int error) {
+  if (error == EPIPE) {
+    return 0;
+  }
+  fmt::print(stderr,
+             "error: cannot write the results to stdout: {}\n",
+             std::generic_category().message(error));
+  return static_cast<int>(ErrorKind::environment);
+}
+
 int flush_results(int code) {
-  if (std::fflush(stdout) == 0 || errno == EPIPE || code != 0) {
+  if (code != 0) {
     return code;
   }
-  std::perror("error: cannot write the results to stdout");
-  return static_cast<int>(ErrorKind::environment);
+  if (std::fflush(stdout) != 0) {
+    return results_lost(errno);
+  }
+  return std::ferror(stdout) == 0 ? 0 : results_lost(EIO);  // a launcher's, some time ago
 }
 
 }  // namespace
@@ -41,12 +67,18 @@ int run_program(int argc,
                 char** argv,
                 const std::function<void(CommandLine&)>& define,
                 void (*print)(const Error&)) noexcept {
+  fill_closed_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error like a full disk
   try {
     CommandLine line;
     add_common(line);
     define(line);
     return flush_results(parse(line, argc, argv) ? line.action() : 0);
   } catch (const std::exception& error) {
+    const auto* system = dynamic_cast<const std::system_error*>(&error);
+    if (system != nullptr && std::ferror(stdout) != 0) {  // of fmt::print
+      return results_lost(system->code().value());
+    }
     const Error known = to_error(error);
     std::fflush(stdout);
     print(known);

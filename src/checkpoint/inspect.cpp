@@ -253,7 +253,7 @@ std::string as_json(const Report& report) {
                     {"shapes", differences->shapes},
                     {"max_difference", std::move(values)}};
   }
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -65,8 +66,11 @@ class StopSignals {
 
 void write_through(detail::Stream stream, std::string_view text) {
   std::FILE* file = stream == detail::Stream::out ? stdout : stderr;
-  std::fwrite(text.data(), 1, text.size(), file);
-  std::fflush(file);
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
+  if (!written && errno == EPIPE) {
+    std::clearerr(file);  // the reader had enough; anything else stays for whoever ends the program
+  }
 }
 
 constexpr int kSignalBase = 128;

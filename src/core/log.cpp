@@ -53,6 +53,7 @@ void to_file(Sink& s, std::string_view text) {
     std::filesystem::create_directories(s.options.folder, ignored);
     s.file.open(file_of(s.options.folder, s.options.rank), std::ios::app);
   }
+  s.file.clear();  // a full disk is not the end of the log: space may have come back
   s.file << text << '\n' << std::flush;
 }
 

@@ -200,7 +200,7 @@ std::string to_json(const PrepareReport& report) {
       {"text_bytes", report.num_bytes},
       {"seconds", report.seconds},
       {"tokens_per_s", rate(static_cast<double>(all.num_tokens), report.seconds)}};
-  return json.dump() + "\n";
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 TokenizerConfig parse_tokenizer(const std::string& text) {

@@ -108,7 +108,8 @@ std::string environment_json(const LaunchOptions& launch,
   json["world_size"] = launch.world_size;
   json["started"] = utc_now();
   json["environment"] = environment_variables();
-  return json.dump(2) + "\n";
+  // Paths and variables are bytes; JSON is UTF-8.
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace colossal

@@ -59,8 +59,12 @@ pid_t spawn(const Arguments& arguments, const Setting& setting, const fs::path& 
   posix_spawn_file_actions_init(&actions);
   const int flags = O_WRONLY | O_CREAT | O_TRUNC;
   posix_spawn_file_actions_addopen(&actions, 0, setting.input.c_str(), O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, (folder / "out").c_str(), flags, 0600);
+  const fs::path out = setting.output.empty() ? folder / "out" : fs::path(setting.output);
+  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, (folder / "err").c_str(), flags, 0600);
+  for (const int stream : setting.closed) {
+    posix_spawn_file_actions_addclose(&actions, stream);
+  }
   pid_t pid = -1;
   const int error = posix_spawn(&pid,
                                 COLOSSAL_BINARY,

@@ -27,8 +27,10 @@ struct Outcome {
 
 /// How a program is started beside its arguments.
 struct Setting {
-  std::map<std::string, std::string> environment;  ///< added to the test's own
-  std::string input = "/dev/null";                 ///< file that stdin reads
+  std::map<std::string, std::string> environment = {};  ///< added to the test's own
+  std::string input = "/dev/null";                      ///< file that stdin reads
+  std::vector<int> closed = {};  ///< streams (0 to 2) that are closed instead
+  std::string output = "";  ///< file that stdout is written to; "": one that Outcome::out holds
   std::chrono::seconds timeout{60};
 };
 
@@ -42,6 +44,7 @@ class Program {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   void send(int signal) const;
+  [[nodiscard]] bool has_ended();
   /// Waits until stderr so far holds `text`; fails the test if it ends or times out before.
   void await_stderr(const std::string& text);
   /// Waits for the end; fails the test (and kills the program) after the timeout.
@@ -50,8 +53,6 @@ class Program {
   [[nodiscard]] std::vector<pid_t> children() const;
 
  private:
-  [[nodiscard]] bool has_ended();
-
   TempDir folder_;
   Setting setting_;
   std::chrono::steady_clock::time_point start_;

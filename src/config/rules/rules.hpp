@@ -40,7 +40,7 @@ struct RuleInput {
 /// One check.
 using Rule = void (*)(const RuleInput&);
 
-/// bad-name.
+/// bad-name, not-utf8.
 [[nodiscard]] std::span<const Rule> run_rules();
 /// world-size.
 [[nodiscard]] std::span<const Rule> mesh_rules();

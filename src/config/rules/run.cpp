@@ -1,5 +1,7 @@
 // Can the run be stored under its name?
+#include "config/flatten.hpp"
 #include "config/rules/rules.hpp"
+#include "config/scan.hpp"
 
 #include <fmt/format.h>
 
@@ -27,7 +29,24 @@ void name_is_a_folder(const RuleInput& in) {
   error.fix = "run: {name: ...} with 1 to 80 of A-Z a-z 0-9 . _ -";
 }
 
-constexpr std::array<Rule, 1> kRules = {name_is_a_folder};
+/// Words that are no YAML - a folder on the command line, the working directory - may hold any
+/// bytes, but the configuration is stored as text that must be read again.
+void texts_are_utf8(const RuleInput& in) {
+  for (const FlatField& field : flatten(in.config)) {
+    for (std::size_t i = 0; i < field.text.size();) {
+      const std::size_t length = utf8_length(field.text, i);
+      if (length == 0) {
+        const auto byte = static_cast<unsigned char>(field.text[i]);
+        in.error("not-utf8", field.path, fmt::format("byte 0x{:02x} is not valid UTF-8", byte))
+            .fix = "choose a name or a folder that is UTF-8";
+        break;
+      }
+      i += length;
+    }
+  }
+}
+
+constexpr std::array<Rule, 2> kRules = {name_is_a_folder, texts_are_utf8};
 
 }  // namespace
 

@@ -5,8 +5,11 @@
 #include "support/catch.hpp"
 
 #include <cstring>
+#include <map>
+#include <set>
 #include <span>
 #include <string>
+#include <thread>
 
 namespace colossal {
 namespace {
@@ -66,6 +69,22 @@ TEST_CASE("every kind has its exit code and name", "[core]") {
   CHECK(static_cast<int>(ErrorKind::environment) == 9);
   CHECK(name(ErrorKind::comm) == "comm");
   CHECK(name(ErrorKind::numerics) == "numerics");
+  std::set<std::string_view> names;
+  for (int code = 1; code <= 9; ++code) {
+    names.insert(name(static_cast<ErrorKind>(code)));
+  }
+  CHECK(names.size() == 9);
+}
+
+TEST_CASE("contexts of one thread are not those of another", "[core]") {
+  const ErrorContext here("writing step 7");
+  std::string elsewhere;
+  std::thread([&] {
+    const ErrorContext there("reading sample 3");
+    elsewhere = Error(ErrorKind::data, "x", "cut", std::source_location::current()).what();
+  }).join();
+  CHECK(elsewhere == "cut\n  while reading sample 3");
+  CHECK_THROWS_WITH(fail(ErrorKind::data, "x", "full"), "full\n  while writing step 7");
 }
 
 TEST_CASE("hashes equal their published test vectors", "[core]") {
@@ -78,6 +97,26 @@ TEST_CASE("hashes equal their published test vectors", "[core]") {
   CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+}
+
+TEST_CASE("SHA-256 is right on both sides of every block boundary", "[core]") {
+  // Python: hashlib.sha256(b"a" * length).hexdigest()
+  const std::map<std::size_t, std::string> expected = {
+      {1, "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"},
+      {55, "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318"},
+      {56, "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a"},
+      {57, "f13b2d724659eb3bf47f2dd6af1accc87b81f09f59f2b75e5c0bed6589dfe8c6"},
+      {63, "7d3e74a05d7db15bce4ad9ec0658ea98e3f06eeecf16b4c6fff2da457ddc2f34"},
+      {64, "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb"},
+      {65, "635361c48bb9eab14198e76ea8ab7f1a41685d6ad62aa9146d301d4f17eb0ae0"},
+      {119, "31eba51c313a5c08226adf18d4a359cfdfd8d2e816b13f4af952f7ea6584dcfb"},
+      {120, "2f3d335432c70b580af0e8e1b3674a7c020d683aa5f73aaaedfdc55af904c21c"},
+      {128, "6836cf13bac400e9105071cd6af47084dfacad4e5e302c94bfed24e013afb73e"},
+      {1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"}};
+  for (const auto& [length, digest] : expected) {
+    INFO(length);
+    CHECK(sha256(std::string(length, 'a')) == digest);
+  }
 }
 
 TEST_CASE("a CRC continues over pieces of any size", "[core]") {

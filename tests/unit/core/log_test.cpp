@@ -7,7 +7,12 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
+#include <csignal>
+#include <sstream>
 #include <string>
+#include <sys/resource.h>
+#include <thread>
+#include <vector>
 
 namespace colossal {
 namespace {
@@ -106,6 +111,47 @@ TEST_CASE("an id ends the first line of a message", "[log]") {
     log::failure(error);
   }
   CHECK(folder.text() == "error: 3 is too large [bad-size]\n  fix   less\n");
+}
+
+TEST_CASE("a log goes on when a full disk has space again", "[log]") {
+  const LogFolder folder(1);
+  log::info("before");
+  const auto size_of_file = static_cast<rlim_t>(fs::file_size(folder.file()));
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit full{size_of_file, limit.rlim_max};
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);  // writes fail as on a full disk
+  setrlimit(RLIMIT_FSIZE, &full);
+  log::info("while it is full");
+  const std::string kept = folder.text();
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, handler);
+  CHECK(kept == "before\n");
+  log::info("after");
+  CHECK(folder.text().ends_with("\nafter\n"));
+}
+
+TEST_CASE("threads write whole lines", "[log]") {
+  const LogFolder folder(1);
+  constexpr int kThreads = 4;
+  constexpr int kLines = 50;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([thread] {
+      for (int line = 0; line < kLines; ++line) {
+        log::info("{}", std::string(200, static_cast<char>('a' + thread)));
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  std::istringstream lines(folder.text());
+  int whole = 0;
+  for (std::string line; std::getline(lines, line); ++whole) {
+    REQUIRE(line == std::string(200, line.at(0)));
+  }
+  CHECK(whole == kThreads * kLines);
 }
 
 }  // namespace
