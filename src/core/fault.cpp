@@ -31,7 +31,7 @@ struct Fault {
        "fault-spec",
        "COLOSSAL_FAULT='{}' is not rank=R,step=S,kind=K with K one of throw, sleep:SECONDS, nan, "
        "exit:CODE, kill, "
-       "write-error:BYTES",
+       "write-error:BYTES, nvme-error:BYTES",
        text);
 }
 
@@ -50,9 +50,11 @@ void parse_kind(Fault& fault, std::string_view value, std::string_view text) {
   fault.kind = value.substr(0, colon);
   const bool has_amount = colon != std::string_view::npos;
   const bool needs_amount =
-      fault.kind == "sleep" || fault.kind == "exit" || fault.kind == "write-error";
-  const bool known = needs_amount || fault.kind == "throw" || fault.kind == "nan" ||
-                     fault.kind == "inf" || fault.kind == "kill";
+      fault.kind == "sleep" || fault.kind == "exit" || fault.kind.ends_with("-error");
+  const bool writes = fault.kind == "write-error" || fault.kind == "nvme-error";
+  const bool known = writes || fault.kind == "sleep" || fault.kind == "exit" ||
+                     fault.kind == "throw" || fault.kind == "nan" || fault.kind == "inf" ||
+                     fault.kind == "kill";
   if (!known || has_amount != needs_amount) {
     refuse(text);
   }
@@ -87,6 +89,11 @@ std::optional<Fault> requested() {
   return fault;
 }
 
+std::int64_t limit_of(std::string_view kind, int rank) {
+  const auto fault = requested();
+  return fault && fault->rank == rank && fault->kind == kind ? fault->amount : kNoLimit;
+}
+
 }  // namespace
 
 Poison at_step(int rank, std::int64_t step) {
@@ -113,8 +120,11 @@ Poison at_step(int rank, std::int64_t step) {
 }
 
 std::int64_t write_limit(int rank) {
-  const auto fault = requested();
-  return fault && fault->rank == rank && fault->kind == "write-error" ? fault->amount : kNoLimit;
+  return limit_of("write-error", rank);
+}
+
+std::int64_t nvme_limit(int rank) {
+  return limit_of("nvme-error", rank);
 }
 
 #else
@@ -123,6 +133,9 @@ Poison at_step(int /*rank*/, std::int64_t /*step*/) {
   return Poison::none;
 }
 std::int64_t write_limit(int /*rank*/) {
+  return kNoLimit;
+}
+std::int64_t nvme_limit(int /*rank*/) {
   return kNoLimit;
 }
 

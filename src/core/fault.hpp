@@ -21,4 +21,8 @@ Poison at_step(int rank, std::int64_t step);
 /// kNoLimit. Errors: usage "fault-spec".
 [[nodiscard]] std::int64_t write_limit(int rank);
 
+/// Bytes this rank may still write to its file of optimizer states when kind is nvme-error:BYTES
+/// (the step is ignored), else kNoLimit; the write after them fails. Errors: usage "fault-spec".
+[[nodiscard]] std::int64_t nvme_limit(int rank);
+
 }  // namespace colossal::fault

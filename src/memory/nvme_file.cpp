@@ -1,7 +1,9 @@
 // How is the file of a rank made and used? Everything that can be wrong shows while it is made.
 #include "memory/nvme_file.hpp"
 
+#include "core/fault.hpp"
 #include "core/log.hpp"
+#include "memory/detail/failing_disk.hpp"
 #include "memory/detail/nvme_engine.hpp"
 #include "memory/gauge.hpp"
 #include "memory/host_memory.hpp"
@@ -137,7 +139,10 @@ std::unique_ptr<DiskQueue> make_queue(const NvmeOptions& options, int file) {
         "nvme-backend",
         "parallel.gemini.nvme.backend: io_uring is not available: this build, kernel or container "
         "does not allow it\n  fix   backend: pread, or auto");
-  return queue != nullptr ? std::move(queue) : make_thread_queue(file, depth);
+  queue = queue != nullptr ? std::move(queue) : make_thread_queue(file, depth);
+  const std::int64_t limit = fault::nvme_limit(options.rank);
+  return limit == fault::kNoLimit ? std::move(queue)
+                                  : std::make_unique<detail::FailingDisk>(std::move(queue), limit);
 }
 
 std::unique_ptr<detail::NvmeEngine> make_engine(const NvmeOptions& options,

@@ -109,7 +109,12 @@ std::string place_text(const std::optional<trace::Place>& place, std::int64_t st
   if (place && place->micro_batch >= 0) {
     text += fmt::format(", micro-batch {}", place->micro_batch);
   }
-  return text + fmt::format(" of step {}", step);
+  // What is done between two steps belongs to the one that has ended.
+  const bool between =
+      place && (place->phase == trace::Phase::checkpoint || place->phase == trace::Phase::eval ||
+                place->phase == trace::Phase::hooks);
+  return text +
+         (between ? fmt::format(" after step {}", step - 1) : fmt::format(" of step {}", step));
 }
 
 std::string estimate_text(const RankBytes& plan) {
@@ -168,21 +173,23 @@ Error out_of_memory(const Refusal& refusal, const Config& config, const RefusedR
                              : ", and the host has no more";
   const std::int64_t missing =
       refusal.limit ? refusal.allocated + refusal.requested - *refusal.limit : refusal.requested;
-  return {ErrorKind::memory,
-          "out-of-memory",
-          fmt::format("rank {} is out of memory {}: it asked for {} and holds {}{}\n"
-                      "  held      {} at most so far; {} are missing now\n"
-                      "  estimate  {}{}",
-                      where.rank,
-                      place_text(refusal.place, where.step),
-                      size_text(refusal.requested),
-                      size_text(refusal.allocated),
-                      of,
-                      size_text(refusal.peak),
-                      size_text(missing),
-                      estimate_text(plan_of(config, where.rank)),
-                      fix_text(config, where.rank, missing)),
-          std::source_location::current()};
+  return {
+      ErrorKind::memory,
+      "out-of-memory",
+      fmt::format("rank {} is out of memory {}: it asked for {} and holds {}{}\n"
+                  "  held      {} before the first step; {} at most so far; {} are missing now\n"
+                  "  estimate  {}{}",
+                  where.rank,
+                  place_text(refusal.place, where.step),
+                  size_text(refusal.requested),
+                  size_text(refusal.allocated),
+                  of,
+                  size_text(where.step == 0 ? refusal.allocated : where.persistent),
+                  size_text(refusal.peak),
+                  size_text(missing),
+                  estimate_text(plan_of(config, where.rank)),
+                  fix_text(config, where.rank, missing)),
+      std::source_location::current()};
 }
 
 std::optional<Error> memory_report(const std::exception& error,

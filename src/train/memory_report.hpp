@@ -35,6 +35,7 @@ struct CheaperRun {
 struct RefusedRun {
   int rank = 0;
   std::int64_t step = 0;
+  std::int64_t persistent = 0;  ///< bytes of tensors when the first step began
 };
 
 /// The report of config-and-cli 6.3 as memory "out-of-memory".

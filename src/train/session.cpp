@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/system.hpp"
+#include "memory/device_memory.hpp"
 #include "train/environment.hpp"
 #include "train/foreign.hpp"
 #include "train/hooks.hpp"
@@ -53,6 +54,7 @@ class ProgressHook : public Hook {
       : launch_(launch), summary_(summary), step_(step) {}
   void on_start(Trainer&) override {
     summary_.startup_seconds = seconds_since_process_start(launch_);
+    summary_.persistent_bytes = device_memory().use().current;
   }
   void on_step(Trainer& trainer, const StepReport& report) override {
     step_ = trainer.state().step;
@@ -111,7 +113,8 @@ int TrainSession::run() {
     return run_all();
   } catch (const std::exception& error) {
     const std::int64_t step = summary_.startup_seconds > 0 ? step_ + 1 : 0;
-    if (const auto report = memory_report(error, config_, {world_.rank(), step})) {
+    if (const auto report =
+            memory_report(error, config_, {world_.rank(), step, summary_.persistent_bytes})) {
       throw Error(*report);
     }
     throw;

@@ -21,6 +21,7 @@ struct RunSummary {
   double seconds = 0;                   ///< process start to now
   double startup_seconds = 0;           ///< process start to the first step
   double hook_share = 0;                ///< of the loop's time
+  std::int64_t persistent_bytes = 0;    ///< of tensors when the first step began
   std::optional<MemorySummary> memory;  ///< unset if nothing ran
   std::filesystem::path output_dir;
   std::filesystem::path checkpoint;  ///< newest; empty without one

@@ -54,9 +54,23 @@ TEST_CASE("kind write-error limits the bytes of its rank", "[fault]") {
   REQUIRE(fault::write_limit(0) == fault::kNoLimit);
 }
 
+TEST_CASE("kind nvme-error limits the optimizer states of its rank, and no checkpoint", "[fault]") {
+  const Variable variable("rank=1,kind=nvme-error:8192");
+  REQUIRE(fault::nvme_limit(1) == 8192);
+  REQUIRE(fault::nvme_limit(0) == fault::kNoLimit);
+  REQUIRE(fault::write_limit(1) == fault::kNoLimit);
+}
+
 TEST_CASE("a malformed fault is refused", "[fault]") {
-  const std::string text =
-      GENERATE("", "kind=melt", "rank=x,kind=nan", "kind=sleep", "kind=nan:3", "host=a", "rank=1");
+  const std::string text = GENERATE("",
+                                    "kind=melt",
+                                    "rank=x,kind=nan",
+                                    "kind=sleep",
+                                    "kind=odd-error:1",
+                                    "kind=nvme-error",
+                                    "kind=nan:3",
+                                    "host=a",
+                                    "rank=1");
   INFO(text);
   const Variable variable(text.c_str());
   try {

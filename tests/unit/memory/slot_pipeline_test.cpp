@@ -145,6 +145,23 @@ TEST_CASE("a pass that fails ends at the fault, and no later pass starts", "[mem
   CHECK(checkpoint == 2);
 }
 
+#if COLOSSAL_FAULTS
+TEST_CASE("a real run's disk fails when a test asks for it", "[memory][nvme]") {
+  const TempDir folder;
+  const auto backend = GENERATE(NvmeBackend::automatic, NvmeBackend::pread);
+  ::setenv("COLOSSAL_FAULT", "rank=3,kind=nvme-error:61440", 1);  // 15 slots of a page
+  NvmeFile file({.folder = folder.path(), .rank = 3, .backend = backend},
+                std::vector<std::int64_t>(10, 4096));
+  ::unsetenv("COLOSSAL_FAULT");
+  SlotPipeline pipeline(file);
+  pipeline.visit(all_of(file), SlotPipeline::Access::update, add_slot);
+  const Error error =
+      error_of([&] { pipeline.visit(all_of(file), SlotPipeline::Access::update, add_slot); });
+  CHECK(error.id() == "nvme-io");
+  CHECK_THAT(error.what(), Catch::Matchers::Contains("slot 5 of"));
+}
+#endif
+
 TEST_CASE("an error of the user of a slot comes through, and the file stays usable",
           "[memory][nvme]") {
   const TempDir folder;

@@ -78,15 +78,20 @@ TEST_CASE("changes that suffice alone come first, and there are at most three", 
 }
 
 TEST_CASE("the report names rank, place, sizes, estimate and a fix", "[memory_report]") {
-  const Config config = with_micro_batch(8, 1);
-  const Error error = out_of_memory(refused(3 * kMiB, 30 * kMiB, 32 * kMiB), config, {2, 5});
+  Config config = with_micro_batch(8, 1);
+  config.parallel.data = 4;
+  const Error error =
+      out_of_memory(refused(3 * kMiB, 30 * kMiB, 32 * kMiB), config, {2, 5, 10 * kMiB});
   CHECK(error.id() == "out-of-memory");
   CHECK(error.exit_code() == 6);
   const std::string text = error.what();
   CHECK_THAT(text,
              Contains("rank 2 is out of memory in backward of block 3, micro-batch 1 of step 5: it "
                       "asked for 3.0 MiB and holds 30.0 MiB of the 32.0 MiB of its device\n"));
-  CHECK_THAT(text, Contains("30.0 MiB at most so far; 1.0 MiB are missing now"));
+  CHECK_THAT(
+      text,
+      Contains("held      10.0 MiB before the first step; 30.0 MiB at most so far; 1.0 MiB are "
+               "missing now"));
   const RankBytes plan = make_plan(config, 0).ranks.front();
   CHECK_THAT(text, Contains("optimizer " + human_binary(static_cast<double>(plan.optimizer))));
   CHECK_THAT(text, Contains(human_binary(static_cast<double>(plan.total())) + " in all"));
@@ -95,25 +100,30 @@ TEST_CASE("the report names rank, place, sizes, estimate and a fix", "[memory_re
 
 TEST_CASE("what does not suffice alone is marked", "[memory_report]") {
   const Config config = with_micro_batch(8, 1);
-  CHECK_THAT(out_of_memory(refused(1, kMiB, kMiB), config, {0, 1}).what(),
+  CHECK_THAT(out_of_memory(refused(1, kMiB, kMiB), config, {0, 1, 0}).what(),
              !Contains("not enough alone"));
-  CHECK_THAT(out_of_memory(refused(1 << 30, kMiB, kMiB), config, {0, 1}).what(),
+  CHECK_THAT(out_of_memory(refused(1 << 30, kMiB, kMiB), config, {0, 1, 0}).what(),
              Contains("less, not enough alone"));
 }
 
 TEST_CASE("before the first step, beside the loop, and without a limit", "[memory_report]") {
   const Config config = with_micro_batch(8, 1);
   Refusal refusal = refused(kMiB, kMiB, kMiB);
-  CHECK_THAT(out_of_memory(refusal, config, {0, 0}).what(),
+  CHECK_THAT(out_of_memory(refusal, config, {0, 0, 0}).what(),
              Contains("rank 0 is out of memory before the first step"));
+  refusal.place = trace::Place{.phase = trace::Phase::checkpoint, .block = -1, .micro_batch = -1};
+  CHECK_THAT(out_of_memory(refusal, config, {0, 5, 0}).what(),
+             Contains("in checkpoint after step 4:"));
   refusal.place = std::nullopt;
-  CHECK_THAT(out_of_memory(refusal, config, {0, 7}).what(), Contains("beside the loop of step 7"));
+  CHECK_THAT(out_of_memory(refusal, config, {0, 7, 0}).what(),
+             Contains("beside the loop of step 7"));
   refusal.limit = std::nullopt;
-  CHECK_THAT(out_of_memory(refusal, config, {0, 7}).what(), Contains("the host has no more"));
+  CHECK_THAT(out_of_memory(refusal, config, {0, 7, 0}).what(), Contains("the host has no more"));
 }
 
 TEST_CASE("only refused memory is reported, and the limit is lifted", "[memory_report]") {
-  const Config config = with_micro_batch(8, 1);
+  Config config = with_micro_batch(8, 1);
+  config.parallel.data = 2;
   const std::runtime_error other("odd");
   device_memory().set_limit(device_memory().use().current + kMiB);
   std::optional<Error> report;
@@ -122,7 +132,7 @@ TEST_CASE("only refused memory is reported, and the limit is lifted", "[memory_r
   } catch (const c10::OutOfMemoryError& error) {
     CHECK_FALSE(memory_report(other, config, {}).has_value());
     CHECK(device_memory().limit().has_value());
-    report = memory_report(error, config, {1, 3});
+    report = memory_report(error, config, {1, 3, 0});
   }
   REQUIRE(report.has_value());
   CHECK(report->id() == "out-of-memory");
