@@ -25,8 +25,10 @@ struct Padded {
                                 .tied_to = {}}};
   FlatShard shard{.master = at::arange(128, at::kDouble),
                   .grad = {},
+                  .working = {},
                   .state = {{"exp_avg", at::neg(at::arange(128, at::kDouble))}},
-                  .segments = {{.param = 0, .begin = 0, .end = 32, .offset = 64}}};
+                  .segments = {{.param = 0, .begin = 0, .end = 32, .offset = 64}},
+                  .shard_axes = {}};
 
   [[nodiscard]] std::vector<TensorRecord> records(const Mesh& mesh = kAlone) {
     Parameter* const list[] = {&parameter};
