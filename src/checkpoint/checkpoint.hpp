@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,10 @@ struct TensorRecord {
   at::Tensor local;  ///< fp64, fp32, bf16, fp16 or int64; local_offset refers to its shape
   std::vector<Region> regions;
   bool owner = true;  ///< this rank writes the regions; ignored by loading
+  /// For values that live elsewhere (on disk): makes `local` hold them, which other records may
+  /// share.
+  std::function<void()> bring = {};
+  std::function<void()> keep = {};  ///< stores `local` after it was changed
 };
 
 /// Where the loss scale of an fp16 run stands.

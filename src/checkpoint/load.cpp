@@ -158,11 +158,17 @@ class LazyBox {
 void read_tensor(detail::BoxReader& reader,
                  const StoredTensor& stored,
                  const TensorRecord& record) {
+  if (record.bring) {
+    record.bring();  // what it shares memory with must not be lost
+  }
   for (const detail::StoredBox& box : stored.boxes) {
     LazyBox lazy(reader, stored, box);
     for (const Region& region : record.regions) {
       lazy.copy_to(record, region);
     }
+  }
+  if (record.keep) {
+    record.keep();
   }
 }
 

@@ -227,7 +227,6 @@ struct ZeroConfig {
 struct NvmeConfig {
   std::string path;                   ///< folder
   double fraction = 1;                ///< share of the optimizer states on disk
-  bool master = false;                ///< master weights too
   std::optional<std::int64_t> limit;  ///< bytes of all files of a rank; unset: no limit
   NvmeBackend backend = NvmeBackend::automatic;
   std::int64_t queue_depth = 32;

@@ -188,7 +188,6 @@ void describe(Visitor& v, ZeroConfig& c) {
 void describe(Visitor& v, NvmeConfig& c) {
   v.field("path", c.path, {.help = "folder on the disk", .form = Form::path, .required = true});
   v.field("fraction", c.fraction, {.help = "share of the optimizer states on disk", .range = between(0, 1)});
-  v.field("master", c.master, {.help = "master weights too"});
   v.field("limit", c.limit, {.help = "most bytes of a rank on disk; unset: what is free", .form = Form::bytes, .range = kBytes});
   v.field("backend", c.backend, {.help = "how files are read and written; auto: io_uring where the kernel has it"});
   v.field("queue_depth", c.queue_depth, {.help = "transfers in flight", .range = between(1, 4096)});

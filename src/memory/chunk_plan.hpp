@@ -30,6 +30,7 @@ struct ChunkSpec {
   bool resident = true;            ///< the compute parameters are whole on every rank all the time
   Tier param_home = Tier::device;  ///< of this rank's part, where the chunk is not resident
   Tier optim_home = Tier::device;  ///< of masters, states and the summed gradient
+  bool states_on_disk = false;     ///< the states alone are on disk (Tier::nvme)
 };
 
 inline constexpr std::int64_t kChunkAlignment = 64;  ///< elements

@@ -191,20 +191,19 @@ void ChunkStore::finish_gradients() {
 }
 
 void ChunkStore::publish() {
-  for (int chunk = 0; chunk < std::ssize(impl_->progress); ++chunk) {
-    impl_->check_state(chunk, {GradState::empty, GradState::ready}, "publish parameters");
-    impl_->progress[index(chunk)].state = GradState::empty;
-    if (!impl_->plan.chunks[index(chunk)].resident && impl_->chunks[index(chunk)]->gathered()) {
-      impl_->drop(chunk);  // its values are old now
-    }
+  impl_->publish(false);
+}
+
+void ChunkStore::publish_masters() {
+  impl_->publish(true);
+}
+
+void ChunkStore::visit(const std::function<void(std::span<FlatShard>)>& call) {
+  if (impl_->disk == nullptr) {
+    call(impl_->shards);
+    return;
   }
-  impl_->follow_measurement();
-  for (const auto& chunk : impl_->chunks) {
-    chunk->start_publish(true);
-  }
-  for (const auto& chunk : impl_->chunks) {
-    chunk->finish_publish();
-  }
+  impl_->disk->visit(impl_->shards, call);
 }
 
 std::span<FlatShard> ChunkStore::shards() noexcept {

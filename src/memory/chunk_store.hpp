@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -69,11 +70,18 @@ class ChunkStore {
   /// "chunk-state" if a block never reported, "param-no-gradient" naming a parameter that no
   /// backward reached.
   void finish_gradients();
-  /// New master values -> compute parameters. Communicates: all-gather of resident sharded chunks.
+  /// After an update, which wrote masters and 16-bit copies: new values -> compute parameters.
+  /// Communicates: all-gather of resident sharded chunks; once under ChunkPlan::measured what all
+  /// ranks decide. Errors: memory "budget-too-small"; internal "plan-disagreement".
   void publish();
+  /// After masters were changed otherwise (loaded): the 16-bit copies too.
+  void publish_masters();
 
   /// Master values, gradients and states of all chunks, in plan order.
   [[nodiscard]] std::span<FlatShard> shards() noexcept;
+  /// Shows all shards to `call` in plan order, those in memory in runs, those whose states are on
+  /// disk one by one with their states in memory; changes are stored. Errors: those of the disk.
+  void visit(const std::function<void(std::span<FlatShard>)>& call);
   /// All parameters (tied ones once, their owner), indexed by Segment::param.
   [[nodiscard]] std::span<Parameter* const> parameters() const noexcept;
   /// Of the current or the last step.

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ struct FlatShard {
       state;                      ///< zero at the start; dtype of master, or bf16
   std::vector<Segment> segments;  ///< in order of offset; gaps are zero padding
   AxisSet shard_axes;  ///< each rank of these holds another part; none: all hold everything
+  /// For states on disk, whose tensors share one buffer with other shards: makes them hold the
+  /// states of this shard, and stores them after a change. Empty where states are in memory.
+  std::function<void()> bring_states = {};
+  std::function<void()> keep_states = {};
 };
 
 }  // namespace colossal

@@ -26,6 +26,13 @@ StoreOptions store_options(const Config& config) {
   options.state = config.optimizer.state_dtype == StateDtype::bf16 ? at::kBFloat16 : options.master;
   options.overlap = config.parallel.zero.overlap;
   options.unused_is_zero = config.parallel.zero.unused_params == UnusedParams::zero;
+  if (config.parallel.gemini && config.parallel.gemini->nvme) {
+    const NvmeConfig& nvme = *config.parallel.gemini->nvme;
+    options.nvme = NvmeOptions{.folder = nvme.path,
+                               .limit = nvme.limit,
+                               .backend = nvme.backend,
+                               .queue_depth = nvme.queue_depth};
+  }
   return options;
 }
 

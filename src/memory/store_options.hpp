@@ -3,8 +3,11 @@
 #pragma once
 
 #include "config/config.hpp"
+#include "memory/nvme_file.hpp"
 
 #include <c10/core/ScalarType.h>
+
+#include <optional>
 
 namespace colossal {
 
@@ -17,6 +20,8 @@ struct StoreOptions {
   at::ScalarType reduce = at::kFloat;   ///< gradients while they are summed over ranks
   at::ScalarType state = at::kFloat;    ///< optimizer states
   bool overlap = true;                  ///< reductions and gathers run while blocks compute
+  std::optional<NvmeOptions> nvme =
+      {};  ///< where ChunkSpec::states_on_disk is; the rank is filled in
   bool unused_is_zero =
       false;  ///< a parameter without gradient in a step: zero instead of an error
 };

@@ -74,7 +74,7 @@ LiveModel load_model(const Config& config,
   std::vector<TensorRecord> records =
       make_records(model.store->shards(), model.store->parameters(), context.mesh());
   load_tensors(checkpoint, records, world);
-  model.store->publish();
+  model.store->publish_masters();
   return model;
 }
 

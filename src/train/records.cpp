@@ -1,6 +1,7 @@
 // How do live shards become checkpoint records? Segments mapped through the layout's boxes.
 #include "train/records.hpp"
 
+#include <span>
 #include <string>
 #include <utility>
 
@@ -88,8 +89,13 @@ std::vector<TensorRecord> make_records(std::span<const FlatShard> shards,
     const ParamSpec& spec = parameters[static_cast<std::size_t>(segment.param)]->spec();
     const SegmentBoxes boxes = boxes_of(segment, spec, shard.shard_axes, mesh);
     boxes.append("model/", shard.master, records);
+    const std::size_t masters = records.size();
     for (const auto& [state, tensor] : shard.state) {
       boxes.append("optim/" + state + "/", tensor, records);
+    }
+    for (TensorRecord& record : std::span(records).subspan(masters)) {
+      record.bring = shard.bring_states;
+      record.keep = shard.keep_states;
     }
   };
   for (const FlatShard& shard : shards) {

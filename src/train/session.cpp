@@ -248,7 +248,7 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
     }
     std::vector<TensorRecord> records = trainer_->records();
     load_tensors(checkpoint.path, records, world_.comm());
-    trainer_->parts().store->publish();
+    trainer_->parts().store->publish_masters();
   });
 }
 

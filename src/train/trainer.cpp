@@ -217,7 +217,7 @@ void Trainer::update(StepReport& report) {
     report.clipped = factor < 1;
     apply_update(
         *parts_.optimizer,
-        [&](const ShardCall& call) { call(parts_.store->shards()); },
+        [&](const ShardCall& call) { parts_.store->visit(call); },
         parts_.groups,
         {.step = state_.step,
          .lr = report.lr,

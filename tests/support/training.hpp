@@ -127,7 +127,7 @@ inline std::unique_ptr<Trainer> make_trainer(const Config& config,
   if (!from.empty()) {
     std::vector<TensorRecord> records = trainer->records();
     load_tensors(from, records, context.comm(data_axes()));
-    trainer->parts().store->publish();
+    trainer->parts().store->publish_masters();
   }
   return trainer;
 }

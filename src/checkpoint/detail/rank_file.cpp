@@ -112,6 +112,9 @@ RankTable write_rank_file(const fs::path& folder, int rank, std::span<const Tens
   RankWriter writer(path, fault::write_limit(rank));
   for (const TensorRecord& record : records) {
     if (record.owner) {
+      if (record.bring) {
+        record.bring();
+      }
       write_boxes(writer, record, table.tensors[index.at(record.name)]);
     }
   }

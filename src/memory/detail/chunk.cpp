@@ -93,7 +93,7 @@ void Chunk::allocate_master() {
     home_ = own_home ? shard_.master : allocate(options.compute, spec_.param_home);
     shard_.working = mixed ? home_ : at::Tensor();
   }
-  if (options.training) {
+  if (options.training && !spec_.states_on_disk) {
     for (const std::string_view state : shared_.optimizer_states) {
       shard_.state.emplace(state, allocate(options.state, spec_.optim_home));
     }
@@ -146,6 +146,9 @@ void Chunk::attach(std::size_t index) {
 }
 
 std::int64_t Chunk::optimizer_bytes() const {
+  if (spec_.states_on_disk) {
+    return 0;  // what is on disk stays there
+  }
   std::int64_t bytes = bytes_of(shard_.master) + bytes_of(shard_.grad);
   for (const auto& [name, tensor] : shard_.state) {
     bytes += bytes_of(tensor);

@@ -4,6 +4,7 @@
 #include "memory/chunk_store.hpp"
 #include "memory/detail/chunk.hpp"
 #include "memory/detail/measured_plan.hpp"
+#include "memory/detail/state_disk.hpp"
 #include "memory/detail/trace.hpp"
 
 #include <deque>
@@ -75,6 +76,8 @@ struct ChunkStore::Impl {
   void agree_on_trace() const;
   void move_optimizers(const std::vector<int>& to_device);
 
+  void publish(bool cast);
+
   void count_reports();
   void launch_complete();
   void finish_reduce(int chunk);
@@ -92,6 +95,7 @@ struct ChunkStore::Impl {
   std::unique_ptr<detail::ChunkShared> shared;
   std::vector<std::unique_ptr<detail::Chunk>> chunks;
   std::vector<FlatShard> shards;
+  std::unique_ptr<detail::StateDisk> disk;  // null: no states on disk
   std::vector<detail::Progress> progress;
   int next_launch = 0;       // chunks before it are reducing or ready
   std::deque<int> reducing;  // chunks whose reduction runs, oldest first

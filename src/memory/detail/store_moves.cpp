@@ -134,4 +134,22 @@ void ChunkStore::Impl::finish_reduce(int chunk) {
   }
 }
 
+/// `cast`: the 16-bit copies are old, too.
+void ChunkStore::Impl::publish(bool cast) {
+  for (int chunk = 0; chunk < std::ssize(progress); ++chunk) {
+    check_state(chunk, {GradState::empty, GradState::ready}, "publish parameters");
+    progress[index(chunk)].state = GradState::empty;
+    if (!plan.chunks[index(chunk)].resident && chunks[index(chunk)]->gathered()) {
+      drop(chunk);  // its values are old now
+    }
+  }
+  follow_measurement();
+  for (const auto& chunk : chunks) {
+    chunk->start_publish(cast);
+  }
+  for (const auto& chunk : chunks) {
+    chunk->finish_publish();
+  }
+}
+
 }  // namespace colossal

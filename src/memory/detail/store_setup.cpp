@@ -55,6 +55,11 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
     chunks.push_back(std::make_unique<detail::Chunk>(chunk, *shared));
     shards.push_back(chunks.back()->shard());
   }
+  if (options.nvme && options.training && !states.empty()) {
+    options.nvme->rank = context.mesh().rank();
+    disk = std::make_unique<detail::StateDisk>(
+        *options.nvme, plan, shards, detail::StateNames{states, options.state});
+  }
   check_budget();
   attach_tied(owner_of);
   progress.resize(plan.chunks.size());

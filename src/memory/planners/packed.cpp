@@ -178,14 +178,26 @@ void for_share(ChunkPlan& plan, double share, const Act& act) {
   }
 }
 
+/// Optimizer states of this share of the chunks go to disk; masters and gradients to host memory.
+void move_to_disk(ChunkPlan& plan, double share) {
+  for_share(plan, share, [](ChunkSpec& chunk) {
+    chunk.states_on_disk = true;
+    chunk.optim_home = Tier::host;
+  });
+}
+
 std::unique_ptr<ChunkPlanner> gemini_planner(const ChunkPlannerRequest& request, Policy policy) {
   const Packing packing{
       .target_numel = request.chunk_bytes / request.item_bytes, .shard = true, .one_block = false};
   return std::make_unique<PackedPlanner>(
-      packing, [prefetch = request.zero.prefetch, policy = std::move(policy)](ChunkPlan& plan) {
+      packing,
+      [prefetch = request.zero.prefetch,
+       on_disk = request.gemini.nvme ? request.gemini.nvme->fraction : 0.0,
+       policy = std::move(policy)](ChunkPlan& plan) {
         plan.shard_grads = true;
         plan.prefetch = prefetch;
         policy(plan);
+        move_to_disk(plan, on_disk);
       });
 }
 
