@@ -74,13 +74,17 @@ std::shared_ptr<NvmeTransfer> NvmeEngine::start(NvmeTransfer given) {
 void NvmeEngine::run() {
   while (take_new()) {
     try {
-      submit();
-      if (!under_way_.empty()) {
-        end_piece(queue_->wait());
-      }
+      turn();
     } catch (const Error& error) {
       fail_all(error);
     }
+  }
+}
+
+void NvmeEngine::turn() {
+  submit();
+  if (!under_way_.empty()) {
+    end_piece(queue_->wait());
   }
 }
 

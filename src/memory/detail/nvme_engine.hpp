@@ -88,6 +88,8 @@ class NvmeEngine {
   };
 
   void run();
+  /// Fills the queue and takes one result.
+  void turn();
   /// Waits for work if nothing is under way; false: the engine ends.
   bool take_new();
   void begin(const TransferPtr& transfer);
