@@ -12,6 +12,12 @@ constexpr auto kMustMatch = ResumeClass::must_match;
 constexpr auto kNoted = ResumeClass::noted;
 /// Sizes stay below 10^9, so that products of two of them fit into 64 bits.
 constexpr Range kSize = between(1, 1e9);
+/// A budget of steps, samples or tokens.
+constexpr Range kBudget = between(1, 1e15);
+/// More blocks than anybody trains, few enough to be listed one by one.
+constexpr Range kLayers = between(1, 1e5);
+/// Seconds of a wait: up to a year.
+constexpr Range kWait = {.min = 0, .max = 366.0 * 86400, .min_open = true};
 constexpr Range kFraction = below(0, 1);
 /// Bytes of memory or disk: up to 2^60.
 constexpr Range kBytes = between(1, 1152921504606846976.0);
@@ -30,7 +36,7 @@ constexpr std::array<std::string_view, 3> kResumeWords = {"auto", "never", "requ
 
 // clang-format off: one key per line reads as a table
 void describe(Visitor& v, Config& c) {
-  v.field("version", c.version, {.help = "version of the configuration schema; must be 1", .range = at_least(1), .required = true});
+  v.field("version", c.version, {.help = "version of the configuration schema; must be 1", .range = at_least(1)});
   v.section("run", c.run, {.help = "name, output, seed and device of the run"});
   v.section("model", c.model, {.help = "what is trained", .required = true});
   v.section("data", c.data, {.help = "what it is trained on", .required = true});
@@ -55,7 +61,7 @@ void describe(Visitor& v, RunConfig& c) {
 void describe(Visitor& v, ModelConfig& c) {
   v.field("type", c.type, {.help = "model family: gpt, or mlp, a classifier of rows of features", .required = true, .resume = kMustMatch});
   v.field("preset", c.preset, {.help = "named size that fills num_layers, hidden_size, num_heads, vocab_size and max_seq_length", .variant = "gpt", .words = preset_names()});
-  v.field("num_layers", c.num_layers, {.help = "transformer blocks", .range = kSize, .required = true, .unless = "preset", .variant = "gpt", .resume = kMustMatch});
+  v.field("num_layers", c.num_layers, {.help = "transformer blocks", .range = kLayers, .required = true, .unless = "preset", .variant = "gpt", .resume = kMustMatch});
   v.field("hidden_size", c.hidden_size, {.help = "width of the residual stream", .range = kSize, .required = true, .unless = "preset", .variant = "gpt", .resume = kMustMatch});
   v.field("num_heads", c.num_heads, {.help = "attention heads; must divide hidden_size", .range = kSize, .required = true, .unless = "preset", .variant = "gpt", .resume = kMustMatch});
   v.field("num_kv_heads", c.num_kv_heads, {.help = "key and value heads (grouped-query attention); must divide num_heads", .range = kSize, .derived = "num_heads", .variant = "gpt", .resume = kMustMatch});
@@ -94,7 +100,7 @@ void describe(Visitor& v, DataConfig& c) {
   v.field("workers", c.workers, {.help = "loader threads per process", .range = between(0, 1024)});
   v.field("prefetch", c.prefetch, {.help = "micro-batches prepared ahead", .range = between(1, 4096)});
   v.field("validate", c.validate, {.help = "checks of token files before the first step: header, also every id (full), or sizes only (none)", .variant = "tokens"});
-  v.field("num_samples", c.num_samples, {.help = "size of the synthetic data set", .form = Form::count, .range = at_least(1), .variant = "synthetic", .resume = kMustMatch});
+  v.field("num_samples", c.num_samples, {.help = "size of the synthetic data set", .form = Form::count, .range = between(1, 1e12), .variant = "synthetic", .resume = kMustMatch});
 }
 
 void describe(Visitor& v, LossScaleConfig& c) {
@@ -115,10 +121,10 @@ void describe(Visitor& v, ActivationCheckpointConfig& c) {
 }
 
 void describe(Visitor& v, TrainConfig& c) {
-  v.field("steps", c.steps, {.help = "length of the run in optimizer steps", .form = Form::count, .range = at_least(1), .resume = kNoted});
+  v.field("steps", c.steps, {.help = "length of the run in optimizer steps", .form = Form::count, .range = kBudget, .resume = kNoted});
   v.field("epochs", c.epochs, {.help = "length of the run in passes over the training data", .range = {.min = 0, .max = 1e6, .min_open = true}, .resume = kNoted});
-  v.field("tokens", c.tokens, {.help = "length of the run in tokens, rounded up to whole steps", .form = Form::count, .range = at_least(1), .resume = kNoted});
-  v.field("samples", c.samples, {.help = "length of the run in samples, rounded up to whole steps", .form = Form::count, .range = at_least(1), .resume = kNoted});
+  v.field("tokens", c.tokens, {.help = "length of the run in tokens, rounded up to whole steps", .form = Form::count, .range = kBudget, .resume = kNoted});
+  v.field("samples", c.samples, {.help = "length of the run in samples, rounded up to whole steps", .form = Form::count, .range = kBudget, .resume = kNoted});
   v.one_of(kBudgets, true);
   v.field("global_batch_size", c.global_batch_size, {.help = "samples per optimizer step over all processes", .form = Form::count, .range = kSize, .derived = "data * micro_batch_size * gradient_accumulation", .resume = ResumeClass::allow});
   v.field("micro_batch_size", c.micro_batch_size, {.help = "samples per data-parallel replica per forward pass", .form = Form::count, .range = kSize, .derived = "global_batch_size / (data * gradient_accumulation)"});
@@ -209,8 +215,8 @@ void describe(Visitor& v, GeminiConfig& c) {
 
 void describe(Visitor& v, CommConfig& c) {
   v.field("backend", c.backend, {.help = "collective library; auto is gloo on cpu"});
-  v.field("init_timeout", c.init_timeout_seconds, {.help = "longest wait for all processes to arrive", .form = Form::duration, .range = above(0)});
-  v.field("timeout", c.timeout_seconds, {.help = "longest wait for a collective", .form = Form::duration, .range = above(0)});
+  v.field("init_timeout", c.init_timeout_seconds, {.help = "longest wait for all processes to arrive", .form = Form::duration, .range = kWait});
+  v.field("timeout", c.timeout_seconds, {.help = "longest wait for a collective", .form = Form::duration, .range = kWait});
 }
 
 void describe(Visitor& v, ParallelConfig& c) {

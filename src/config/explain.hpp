@@ -36,4 +36,8 @@ namespace colossal {
 /// related, fix. Unknown lines and columns are 0.
 [[nodiscard]] std::string render_json(std::span<const Diagnostic> diagnostics);
 
+/// A JSON text with the secrets in its strings replaced by their expressions, indented by `indent`
+/// spaces (-1: one line); in the text itself an escaped value would not be found.
+[[nodiscard]] std::string redact_json(const Secrets& secrets, const std::string& json, int indent);
+
 }  // namespace colossal

@@ -16,6 +16,8 @@ namespace {
 
 /// Aliases can multiply a small file into a huge tree; no configuration needs this many nodes.
 constexpr std::size_t kMaxNodes = 100'000;
+/// yaml-cpp gives up at some depth of its own, with words about files.
+constexpr std::size_t kMaxDepth = 100;
 
 std::size_t count_nodes(const Node& node) {
   std::size_t total = 1;
@@ -128,6 +130,15 @@ class Builder : public YAML::EventHandler {
             const std::string& tag,
             YAML::anchor_t anchor) {
     check_tag(mark, tag);
+    if (frames_.size() == kMaxDepth) {
+      report_
+          .error("yaml-syntax",
+                 "",
+                 at(mark),
+                 fmt::format("lists and mappings are nested more than {} deep", kMaxDepth))
+          .fix = "close the brackets before, or check the indentation";
+      throw YAML::ParserException(mark, "");
+    }
     frames_.push_back({make(kind, mark), anchor, false, {}});
   }
 
@@ -179,9 +190,15 @@ class Builder : public YAML::EventHandler {
                                         fmt::format("the key `{}` is given twice", key.text));
       error.value = flow_text(value);
       error.related.push_back({key.text, flow_text(*first), first->key_origin});
-      error.fix =
-          fmt::format("remove one of lines {} and {}", first->key_origin.line, key.origin.line);
+      const Origin& other = first->key_origin;
+      error.fix = other.line == key.origin.line
+                      ? fmt::format("remove one of columns {} and {}", other.col, key.origin.col)
+                      : fmt::format("remove one of lines {} and {}", other.line, key.origin.line);
       return;
+    }
+    // Nothing after a key is noticed where the next thing stands, lines later.
+    if (value.kind == Node::Kind::null && value.origin.line != key.origin.line) {
+      value.origin = key.origin;
     }
     value.key = key.text;
     value.key_origin = key.origin;

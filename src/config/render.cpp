@@ -78,15 +78,44 @@ std::size_t width(std::string_view text) {
   }));
 }
 
+/// Byte where `columns` characters of `text` end.
+std::size_t end_of(std::string_view text, std::size_t columns) {
+  std::size_t i = 0;
+  for (; i < text.size() && columns > 0; --columns) {
+    i += std::max<std::size_t>(detail::utf8_length(text, i), 1);
+  }
+  return std::min(i, text.size());
+}
+
+/// The part of a long line around byte `begin`; `begin` moves with it.
+std::string cut_around(const std::string& line, std::size_t& begin) {
+  constexpr std::size_t kShown = 200;
+  constexpr std::size_t kBefore = 60;
+  constexpr std::size_t kAfter = 100;
+  const std::string_view view = line;
+  if (width(view) <= kShown) {
+    return line;
+  }
+  const std::size_t before = width(view.substr(0, begin));
+  const std::size_t first = before <= kBefore ? 0 : end_of(view, before - kBefore);
+  const std::size_t last = begin + end_of(view.substr(begin), kAfter);
+  const std::string left = first > 0 ? "... " : "";
+  const std::string text = left + line.substr(first, last - first);
+  begin = begin - first + left.size();
+  return last < line.size() ? text + " ..." : text;
+}
+
 std::string source_lines(const Origin& origin, Sources& sources) {
   if (origin.line <= 0 || origin.file.starts_with("--") || origin.file.starts_with("<")) {
     return "";
   }
-  const std::string& line = sources.line(origin.file, origin.line);
-  const auto begin = static_cast<std::size_t>(std::max(origin.col - 1, 0));
-  if (begin >= line.size()) {
-    return line.empty() ? "" : fmt::format("{:>6} | {}\n", origin.line, line);
+  const std::string& whole = sources.line(origin.file, origin.line);
+  auto begin = static_cast<std::size_t>(std::max(origin.col - 1, 0));
+  if (begin >= whole.size()) {
+    std::size_t end = whole.size();
+    return whole.empty() ? "" : fmt::format("{:>6} | {}\n", origin.line, cut_around(whole, end));
   }
+  const std::string line = cut_around(whole, begin);
   const std::string_view view = line;
   const std::size_t marked = width(view.substr(begin, token_end(line, begin) - begin));
   return fmt::format("{:>6} | {}\n       | {:{}}^{:~<{}}\n",
@@ -110,17 +139,29 @@ std::string label(Diagnostic::Severity severity) {
   return "note";
 }
 
+/// A value may be a whole file on one line, and messages quote values.
+constexpr std::size_t kLongestValue = 160;
+constexpr std::size_t kLongestMessage = 600;
+
+std::string shortened(const std::string& text, std::size_t most) {
+  return width(text) <= most ? text : text.substr(0, end_of(text, most)) + " ...";
+}
+
 std::string key_line(const char* word,
                      const std::string& path,
                      const std::string& value,
                      const Origin& origin) {
-  const std::string assignment = value.empty() ? path : fmt::format("{} = {}", path, value);
+  const std::string assignment =
+      value.empty() ? path : fmt::format("{} = {}", path, shortened(value, kLongestValue));
   return fmt::format("  {:<5} {:<34} ({})\n", word, assignment, detail::place(origin));
 }
 
 std::string render_one(const Diagnostic& item, Sources& sources) {
-  std::string text = fmt::format(
-      "{}: {}: {} [{}]\n", detail::place(item.origin), label(item.severity), item.message, item.id);
+  std::string text = fmt::format("{}: {}: {} [{}]\n",
+                                 detail::place(item.origin),
+                                 label(item.severity),
+                                 shortened(item.message, kLongestMessage),
+                                 item.id);
   text += source_lines(item.origin, sources);
   for (const std::string& from : item.origin.included_from) {
     text += fmt::format("  {:<5} included from {}\n", "in", from);

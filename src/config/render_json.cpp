@@ -45,7 +45,27 @@ Json to_json(const Diagnostic& item) {
   return object;
 }
 
+void redact_strings(const Secrets& secrets, Json& value) {
+  if (value.is_string()) {
+    value = redact(secrets, value.get<std::string>());
+  }
+  if (value.is_structured()) {
+    for (Json& part : value) {
+      redact_strings(secrets, part);
+    }
+  }
+}
+
 }  // namespace
+
+std::string redact_json(const Secrets& secrets, const std::string& json, int indent) {
+  if (secrets.values.empty()) {
+    return json;
+  }
+  Json value = Json::parse(json);
+  redact_strings(secrets, value);
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 std::string render_json(std::span<const Diagnostic> diagnostics) {
   std::string text;

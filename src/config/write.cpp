@@ -178,6 +178,7 @@ Texts found_by_itself(const Config& config) {
   for (const std::string& path : required.paths()) {
     texts.erase(path);
   }
+  texts.erase("version");  // what a later program takes for its own default
   return texts;
 }
 

@@ -88,11 +88,49 @@ void mlp_reads_rows(const RuleInput& in) {
   }
 }
 
-constexpr std::array<Rule, 4> kGptRules = {heads_divide_hidden,
+/// Roughly, in floating point: sizes at their limits would not fit into 64 bits.
+double num_parameters(const ModelConfig& model) {
+  const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  if (model.type == ModelType::mlp) {
+    double total = 0;
+    std::int64_t width = model.in_features;
+    for (const std::int64_t next : model.layers) {
+      total += real(width) * real(next);
+      width = next;
+    }
+    return total + real(width) * real(model.out_features);
+  }
+  const double h = real(model.hidden_size);
+  const double kv_share = real(model.num_kv_heads) / real(model.num_heads);
+  const double block = 2 * h * h * (1 + kv_share) + 2 * h * real(model.ffn_hidden_size);
+  return real(model.num_layers) * block + h * real(model.vocab_size + model.max_seq_length);
+}
+
+/// Bytes of a model and of its states must be countable, with room for a factor of some thousand.
+void parameters_are_countable(const RuleInput& in) {
+  constexpr double kMost = 1e14;
+  const double number = num_parameters(in.config.model);
+  if (number <= kMost) {
+    return;
+  }
+  const char* const key =
+      in.config.model.type == ModelType::mlp ? "model.layers" : "model.hidden_size";
+  Diagnostic& error = in.error(
+      "out-of-range",
+      key,
+      fmt::format("the model has some {:.1e} parameters, the most are {:.0e}", number, kMost));
+  if (in.config.model.type == ModelType::gpt) {
+    error.related.push_back(in.with("model.num_layers"));
+  }
+  error.fix = "choose smaller sizes";
+}
+
+constexpr std::array<Rule, 5> kGptRules = {heads_divide_hidden,
                                            kv_heads_divide_heads,
                                            sequence_fits_positions,
-                                           vocabulary_holds_tokenizer};
-constexpr std::array<Rule, 1> kMlpRules = {mlp_reads_rows};
+                                           vocabulary_holds_tokenizer,
+                                           parameters_are_countable};
+constexpr std::array<Rule, 2> kMlpRules = {mlp_reads_rows, parameters_are_countable};
 
 }  // namespace
 

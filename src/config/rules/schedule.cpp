@@ -97,8 +97,30 @@ void budget_is_whole(const RuleInput& in) {
   note.related.push_back(in.with("train.global_batch_size"));
 }
 
-constexpr std::array<Rule, 5> kRules = {
-    rate_is_plausible, evaluation_runs, profiler_runs, something_is_saved, budget_is_whole};
+/// Samples and tokens of the whole run are counted in 64 bits.
+void run_is_countable(const RuleInput& in) {
+  constexpr double kMost = 1e18;
+  const TrainConfig& train = in.config.train;
+  const double per_step =
+      static_cast<double>(train.global_batch_size) * static_cast<double>(in.config.data.seq_length);
+  const double tokens = static_cast<double>(in.steps().value_or(0)) * per_step;
+  if (tokens <= kMost) {
+    return;
+  }
+  Diagnostic& error =
+      in.error("out-of-range",
+               budget_key(train),
+               fmt::format("the run has {:.1e} tokens, the most are {:.0e}", tokens, kMost));
+  error.related.push_back(in.with("train.global_batch_size"));
+  error.fix = "choose a shorter run";
+}
+
+constexpr std::array<Rule, 6> kRules = {rate_is_plausible,
+                                        evaluation_runs,
+                                        profiler_runs,
+                                        something_is_saved,
+                                        budget_is_whole,
+                                        run_is_countable};
 
 }  // namespace
 

@@ -1,9 +1,12 @@
 // Do `${...}` in values become what config-and-cli 1.3 says, with their sources named and secrets
 // hidden?
+#include "config/explain.hpp"
+#include "config/uses.hpp"
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 using namespace colossal;
 using namespace colossal::test;
@@ -242,6 +245,27 @@ TEST_CASE("a secret in the path of a weighted file stays one", "[config]") {
   CHECK(yaml.find("hunter2") == std::string::npos);
   CHECK(yaml.find("/${env:COLOSSAL_TEST_API_KEY}/b\", weight: 2}]") != std::string::npos);
   CHECK(box.load(yaml).config.data.train == loaded.config.data.train);
+}
+
+TEST_CASE("whole words make a variable secret", "[config]") {
+  for (const char* name :
+       {"KEY", "api_key", "MY_API_KEYS", "HF_TOKEN", "Db_Password_2", "SECRET", "X_APIKEY"}) {
+    INFO(name);
+    CHECK(detail::is_secret(name));
+  }
+  for (const char* name : {"TOKENIZER_PATH", "MONKEY", "KEYBOARD", "MONKEY_BUSINESS", "", "_"}) {
+    INFO(name);
+    CHECK_FALSE(detail::is_secret(name));
+  }
+}
+
+TEST_CASE("a secret with characters that JSON escapes is found in JSON", "[config]") {
+  Secrets secrets;
+  secrets.values["a\"b\\c\nd"] = "${env:API_KEY}";
+  const nlohmann::ordered_json json = {{"x", {"in /a\"b\\c\nd/y", 1, nullptr}}, {"n", 2.5}};
+  const std::string text = redact_json(secrets, json.dump(), -1);
+  CHECK(text == R"({"x":["in /${env:API_KEY}/y",1,null],"n":2.5})");
+  CHECK(redact_json({}, json.dump(), 2) == json.dump());
 }
 
 TEST_CASE("diagnostics never show a secret", "[config]") {

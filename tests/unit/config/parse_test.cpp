@@ -55,6 +55,12 @@ std::string tree(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("nothing after a key is located at the key", "[config]") {
+  CHECK(tree("a:\n\n\nb: 1\nc:\n  d:\n") ==
+        "{a@1:1=null@1:1 b@4:1=1@4:4 c@5:1={d@6:3=null@6:3}@6:3}@1:1");
+  CHECK(tree("{a: ~}") == "{a@1:2=null@1:5}@1:1");
+}
+
 TEST_CASE("places are 1-based and those of keys and values", "[config]") {
   CHECK(tree("a: 1\nbc:\n  d: x y\n") == "{a@1:1=1@1:4 bc@2:1={d@3:3=x y@3:6}@3:3}@1:1");
   CHECK(tree("l:\n  - 1\n  - {k: v}\n") == "{l@1:1=[1@2:5 {k@3:6=v@3:9}@3:5]@2:3}@1:1");

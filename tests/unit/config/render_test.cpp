@@ -2,6 +2,7 @@
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <sstream>
 
 using namespace colossal;
@@ -45,6 +46,39 @@ TEST_CASE("the caret marks the token, counted in characters", "[config]") {
   REQUIRE(text.size() >= 3);
   CHECK(text[1] == "     6 | run: {name: \"\xc3\xa9\", sede: 12}");
   CHECK(text[2] == "       |                  ^~~~");
+}
+
+TEST_CASE("a line of a hundred kilobytes is cut around the caret", "[config]") {
+  const ConfigSandbox box;
+  const std::string long_list = "[" + std::string(100'000, '9') + "]";
+  const std::string accents = [] {
+    std::string text;
+    for (int i = 0; i < 300; ++i) {
+      text += "\xc3\xa9";
+    }
+    return text;
+  }();
+  const Loaded loaded = box.load(kSynthetic + "run: {name: \"" + accents +
+                                 "\", sede: 12, seed: " + long_list + "}\n");
+  const std::string text = render(loaded.diagnostics);
+  INFO(text.substr(0, 3000));
+  CHECK(text.find(" | ... \xc3\xa9") != std::string::npos);
+  for (const std::string& line : lines(text)) {
+    CHECK(line.size() < 1'000);
+  }
+  const std::vector<std::string> all = lines(text);
+  const auto caret = std::ranges::find_if(
+      all, [](const std::string& line) { return line.find("^~~~") != std::string::npos; });
+  REQUIRE(caret != all.end());
+  REQUIRE(caret != all.begin());
+  // In characters: accents have two bytes.
+  const std::string& above = *std::prev(caret);
+  const std::size_t column = caret->find('^');
+  std::size_t byte = 0;
+  for (std::size_t seen = 0; seen < column; ++byte) {
+    seen += (static_cast<unsigned char>(above[byte + 1]) & 0xC0U) != 0x80U ? 1 : 0;
+  }
+  CHECK(above.substr(byte).starts_with("sede"));
 }
 
 TEST_CASE("an included file says who included it", "[config]") {
