@@ -28,6 +28,15 @@ bool is_readable(int descriptor, bool wait) {
 
 }  // namespace
 
+void Prompts::add(std::string line) {
+  if (line.ends_with('\r')) {
+    line.pop_back();
+  }
+  if (!line.empty()) {
+    ready_.push_back(std::move(line));
+  }
+}
+
 Prompts::Prompts(std::string text) {
   ready_.push_back(std::move(text));
 }
@@ -62,9 +71,7 @@ bool Prompts::read_some(bool wait) {
   split();
   if (count == 0) {
     descriptor_ = -1;
-    if (!rest_.empty()) {  // the last line needs no newline
-      ready_.push_back(std::exchange(rest_, {}));
-    }
+    add(std::exchange(rest_, {}));  // the last line needs no newline
   }
   return count > 0;
 }
@@ -73,7 +80,7 @@ void Prompts::split() {
   std::size_t begin = 0;
   for (std::size_t end = rest_.find('\n'); end != std::string::npos;
        end = rest_.find('\n', begin)) {
-    ready_.push_back(rest_.substr(begin, end - begin));
+    add(rest_.substr(begin, end - begin));
     begin = end + 1;
   }
   rest_.erase(0, begin);

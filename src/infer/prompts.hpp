@@ -13,7 +13,8 @@ class Prompts {
  public:
   /// One prompt, whatever it holds.
   explicit Prompts(std::string text);
-  /// The lines of an open file or pipe, without their newlines; not closed here.
+  /// The lines of an open file or pipe, without their ends (\n or \r\n); empty ones are passed
+  /// over. Not closed here.
   explicit Prompts(int descriptor);
 
   /// The next prompt. None: with `wait`, there is no further one; without, there is none yet.
@@ -24,6 +25,7 @@ class Prompts {
   /// Reads once. False: nothing there now, or at the end.
   bool read_some(bool wait);
   void split();
+  void add(std::string line);
 
   int descriptor_ = -1;  // -1: nothing more to read
   std::string rest_;     // an unfinished line

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 namespace colossal {
@@ -26,7 +27,9 @@ std::vector<Candidate> penalised(std::span<const double> logits,
   for (const std::int64_t id : std::set<std::int64_t>(sequence.begin(), sequence.end())) {
     if (id < std::ssize(candidates)) {  // a prompt may hold ids that are never chosen
       double& logit = candidates[static_cast<std::size_t>(id)].probability;
-      logit = logit > 0 ? logit / penalty : logit * penalty;
+      const double punished = logit > 0 ? logit / penalty : logit * penalty;
+      logit = std::clamp(
+          punished, std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max());
     }
   }
   return candidates;
@@ -128,8 +131,11 @@ std::vector<Candidate> distribution(std::span<const double> logits,
                                     std::span<const std::int64_t> sequence,
                                     const SamplingOptions& options) {
   std::vector<Candidate> candidates = penalised(logits, sequence, options.repetition_penalty);
+  // Distances to the largest logit: however small the temperature, they end at 0 and -infinity.
+  const double top = std::ranges::max_element(candidates, {}, &Candidate::probability)->probability;
   for (Candidate& candidate : candidates) {
-    candidate.probability /= options.temperature;
+    candidate.probability =
+        candidate.probability == top ? 0 : (candidate.probability - top) / options.temperature;
   }
   keep_top_k(candidates, options.top_k);
   normalise(candidates);

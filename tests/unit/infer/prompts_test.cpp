@@ -54,10 +54,20 @@ TEST_CASE("lines come as they are written", "[prompts]") {
   CHECK(prompts.next(false) == std::nullopt);  // half a line is no prompt yet
   pipe.write("o\n\nlast");
   CHECK(prompts.next(true) == "two");
-  CHECK(prompts.next(true) == "");
   CHECK(prompts.next(false) == std::nullopt);
   pipe.close_writer();
   CHECK(prompts.next(true) == "last");  // the last line needs no newline
+  CHECK(prompts.next(true) == std::nullopt);
+}
+
+TEST_CASE("empty lines are no prompts and \\r\\n ends a line", "[prompts]") {
+  Pipe pipe;
+  Prompts prompts(pipe.reader());
+  pipe.write("\n\r\none\r\n\n\n two\n\r");
+  CHECK(prompts.next(true) == "one");
+  CHECK(prompts.next(false) == " two");
+  CHECK(prompts.next(false) == std::nullopt);
+  pipe.close_writer();
   CHECK(prompts.next(true) == std::nullopt);
 }
 

@@ -144,6 +144,18 @@ TEST_CASE("uniform numbers depend on seed, request and position", "[sampler]") {
   CHECK(uniform(3, {4, 5}) == uniform(3, {4, 5}));
 }
 
+TEST_CASE("no temperature or penalty is too small or too large for the numbers", "[sampler]") {
+  const std::vector<double> logits = {-40, 30, 29.5, 30};
+  for (const double temperature : {1e-10, 1e-300, std::numeric_limits<double>::denorm_min()}) {
+    require_distribution(
+        logits, {.temperature = temperature}, {{0, 0}, {1, 0.5}, {2, 0}, {3, 0.5}});
+    require_distribution(logits, {.temperature = temperature, .top_k = 1}, {{1, 0.5}, {3, 0.5}});
+    CHECK(next_token(logits, {}, {.temperature = temperature, .top_p = 0.5}, {}) % 2 == 1);
+  }
+  require_distribution({2, 1}, {.repetition_penalty = 1e-308}, {{0, 1}, {1, 0}}, {0});
+  require_distribution({-2, 1}, {.repetition_penalty = 1e308}, {{0, 0}, {1, 1}}, {0});
+}
+
 TEST_CASE("logits that are no numbers stop generation", "[sampler]") {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     const std::vector<double> logits = {1, bad, 2};
