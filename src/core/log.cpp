@@ -21,8 +21,8 @@ struct Sink {
   std::map<std::string, std::uint64_t, std::less<>> seen;  ///< warnings and errors, by id
 };
 
-/// The one process-wide object of the project: a log that had to be passed to every function would
-/// not be used.
+/// One of two process-wide objects, with the recorder of trace.cpp: a log that had to be passed to
+/// every function would not be used.
 Sink& sink() {
   static Sink instance;
   return instance;
