@@ -120,25 +120,23 @@ class Supervisor {
 
   LaunchOutcome run() {
     while (job_.num_running() > 0) {
-      for (const ChildExit& exit : job_.poll(kPoll, signals_.fd())) {
-        note(exit);
-      }
-      while (const auto signal = signals_.next()) {
+      const std::vector<ChildExit> exits = job_.poll(kPoll, signals_.fd());
+      while (const auto signal = signals_.next()) {  // first: it may be why they ended
         forward(*signal);
+      }
+      for (const ChildExit& exit : exits) {
+        note(exit);
       }
       stop_if_due();
       output_.flush(Clock::now());
     }
     output_.flush_all();
-    if (stop_signal_) {
-      return {kSignalBase + *stop_signal_, std::nullopt};
+    if (culprit_) {  // before any signal: a signal does not undo a failure
+      const RunFailure failure = root_cause();
+      print_failure(failure);
+      return {failure.exit_code, failure};
     }
-    if (!culprit_) {
-      return {};
-    }
-    const RunFailure failure = root_cause();
-    print_failure(failure);
-    return {culprit_->code, failure};
+    return {stop_signal_ ? kSignalBase + *stop_signal_ : 0, std::nullopt};
   }
 
  private:

@@ -103,6 +103,16 @@ TEST_CASE("a rank that exits silently is named", "[launch]") {
   CHECK(count_of(job->err(), "error: ") == 1);
 }
 
+TEST_CASE("a signal after a failure does not hide it", "[launch]") {
+  const auto job = launch(3, "steps", "rank=2,step=1,kind=throw");
+  REQUIRE(job->wait_for_text("[fault-thrown]", 1));
+  std::this_thread::sleep_for(700ms);  // that rank ends; its peers hear of it with a heartbeat
+  job->signal(SIGTERM);
+  CHECK(job->wait(20s) == 1);
+  INFO(job->err());
+  CHECK(count_of(job->err(), "launch: rank 2 of 3 (process ") == 1);
+}
+
 TEST_CASE("a rank killed by the system ends the job with 128 + 9", "[launch]") {
   const auto job = launch(4, "steps", "rank=3,step=2,kind=kill");
   REQUIRE(job->wait(20s) == 137);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <sstream>
 #include <thread>
 
@@ -65,9 +66,17 @@ RunFailure with_phases(const Failure& failure, Store& store, int world_size) {
 }
 
 void FailureNotice::tell(const RunFailure& failure) {
-  if (listener_) {
-    std::call_once(once_, listener_, failure);
+  if (!listener_) {
+    return;
   }
+  std::call_once(once_, [&] {
+    try {
+      listener_(failure);
+    } catch (
+        const std::exception& error) {  // leaving must not fail because of what it leaves behind
+      log::error("[launch] the failure could not be written down: {}", error.what());
+    }
+  });
 }
 
 Failure report_failure(Store& store, const Failure& failure) {

@@ -5,6 +5,7 @@
 #include "core/log.hpp"
 
 #include <cstdlib>
+#include <exception>
 #include <utility>
 
 namespace colossal::detail {
@@ -54,6 +55,12 @@ void Watchdog::run(const std::stop_token& stop) {
              options_.store_host,
              error.exit_code(),
              std::string(error.id()),
+             error.what()});
+    } catch (const std::exception& error) {  // a thread that ended would leave a rank unwatched
+      leave({options_.rank,
+             options_.rank,
+             static_cast<int>(ErrorKind::internal),
+             "internal",
              error.what()});
     }
     asked_ = false;

@@ -119,6 +119,9 @@ TEST_CASE("a listener hears of one failure, once", "[peers]") {
   notice.tell({0, 8, "first", "", {}});
   notice.tell({0, 8, "second", "", {}});
   CHECK(heard == std::vector<std::string>{"first"});
+  colossal::detail::FailureNotice clumsy(
+      [](const colossal::RunFailure&) { throw std::runtime_error("disk full"); });
+  CHECK_NOTHROW(clumsy.tell({0, 8, "first", "", {}}));  // the process must still leave
   colossal::detail::FailureNotice deaf{colossal::FailureListener()};
   CHECK_NOTHROW(deaf.tell({0, 8, "first", "", {}}));
 }
