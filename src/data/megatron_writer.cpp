@@ -1,7 +1,6 @@
 // How do documents become Megatron-LM's two files?
 #include "data/megatron_writer.hpp"
 
-#include <array>
 #include <limits>
 #include <system_error>
 
@@ -10,7 +9,6 @@ namespace {
 
 constexpr std::int64_t kWideVocabulary = 65'500;
 constexpr std::int64_t kLongestSequence = std::numeric_limits<std::int32_t>::max();
-constexpr std::array<char, 9> kMagic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
 constexpr std::uint64_t kVersion = 1;
 
 std::filesystem::path without_suffix(const std::filesystem::path& out) {
@@ -52,7 +50,7 @@ void MegatronWriter::end_document() {
 }
 
 void MegatronWriter::write_index() {
-  idx_.write(std::as_bytes(std::span(kMagic)));
+  idx_.write(std::as_bytes(std::span(detail::kMegatronMagic)));
   idx_.write_value(kVersion);
   idx_.write_value(static_cast<std::uint8_t>(type_));
   idx_.write_value(static_cast<std::uint64_t>(lengths_.size()));

@@ -1,7 +1,6 @@
 // How is a text file read? Mapped; its bytes are the tokens, or a tokenizer makes them once.
 #include "data/text.hpp"
 
-#include "core/hash.hpp"
 #include "core/log.hpp"
 #include "data/detail/mapped_file.hpp"
 #include "data/detail/sources.hpp"
@@ -45,10 +44,7 @@ class TextFile : public TokenStream {
     const auto from = file_.bytes().subspan(static_cast<std::size_t>(begin), out.size());
     std::ranges::copy(from, out.begin());
   }
-  [[nodiscard]] std::string identity() const override {
-    const auto bytes = file_.bytes();
-    return fmt::format("{}:{:08x}", bytes.size(), crc32c(std::as_bytes(bytes)));
-  }
+  [[nodiscard]] std::string identity() const override { return detail::identity_of(file_.bytes()); }
 
  private:
   detail::MappedFile file_;
@@ -62,7 +58,7 @@ class EncodedFile : public TokenStream {
   EncodedFile(const std::string& path, const Tokenizer& tokenizer) {
     const detail::MappedFile file(path);
     const auto bytes = file.bytes();
-    identity_ = fmt::format("{}:{:08x}", bytes.size(), crc32c(std::as_bytes(bytes)));
+    identity_ = detail::identity_of(bytes);
     const auto pieces =
         cut_text(tokenizer, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     const auto start = std::chrono::steady_clock::now();

@@ -83,7 +83,7 @@ class MappedTokens : public TokenFile {
     }
   }
 
-  [[nodiscard]] std::string identity() const override { return identity_of(file_.bytes()); }
+  [[nodiscard]] std::string identity() const override { return detail::identity_of(file_.bytes()); }
 
  protected:
   void set_ids(const IdArray& ids) {
@@ -92,10 +92,6 @@ class MappedTokens : public TokenFile {
   }
   [[nodiscard]] std::span<const std::uint8_t> bytes() const { return file_.bytes(); }
   [[nodiscard]] TokenType type() const { return ids_.type; }
-
-  static std::string identity_of(std::span<const std::uint8_t> bytes) {
-    return fmt::format("{}:{:08x}", bytes.size(), crc32c(std::as_bytes(bytes)));
-  }
 
  private:
   [[noreturn]] void report_outside(std::int64_t offset, std::span<const std::int64_t> ids) const {
@@ -148,7 +144,7 @@ class MegatronFile : public MappedTokens {
     return index_.document_begin(document);
   }
   [[nodiscard]] std::string identity() const override {
-    return MappedTokens::identity() + "+" + identity_of(index_.bytes());
+    return MappedTokens::identity() + "+" + detail::identity_of(index_.bytes());
   }
 
  private:

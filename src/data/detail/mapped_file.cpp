@@ -2,7 +2,10 @@
 #include "data/detail/mapped_file.hpp"
 
 #include "core/error.hpp"
+#include "core/hash.hpp"
 #include "core/system.hpp"
+
+#include <fmt/format.h>
 
 #include <cerrno>
 #include <fcntl.h>
@@ -79,5 +82,9 @@ MappedFile::~MappedFile() {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+std::string identity_of(std::span<const std::uint8_t> bytes) {
+  return fmt::format("{}:{:08x}", bytes.size(), crc32c(std::as_bytes(bytes)));
+}
 
 }  // namespace colossal::detail

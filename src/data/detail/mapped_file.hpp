@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 
 namespace colossal::detail {
 
@@ -25,5 +26,8 @@ class MappedFile {
  private:
   std::span<const std::uint8_t> bytes_;
 };
+
+/// Identity of a content: its size and checksum.
+[[nodiscard]] std::string identity_of(std::span<const std::uint8_t> bytes);
 
 }  // namespace colossal::detail

@@ -4,11 +4,11 @@
 
 #include "core/error.hpp"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <string>
+#include <sys/file.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -21,20 +21,24 @@ constexpr int kReadableByAll = 0644;
 
 }  // namespace
 
-OutputFile::OutputFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_.string(), ::getpid())) {
-  descriptor_ =
-      ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kReadableByAll);
-  if (descriptor_ < 0) {
-    failed("created");
+OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
+  const std::string temporary = path_.string() + ".tmp";
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kReadableByAll));
+  if (file.get() < 0) {
+    failed("created", temporary);
   }
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    failed("locked (does another process write it?)", temporary);
+  }
+  if (::ftruncate(file.get(), 0) != 0) {
+    failed("emptied", temporary);
+  }
+  temporary_ = temporary;
+  descriptor_ = std::move(file);
   buffer_.reserve(kBufferBytes);
 }
 
 OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
   if (!temporary_.empty()) {
     ::unlink(temporary_.c_str());
   }
@@ -50,12 +54,12 @@ void OutputFile::write(std::span<const std::byte> bytes) {
 void OutputFile::flush() {
   std::span<const std::byte> rest = buffer_;
   while (!rest.empty()) {
-    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    const ssize_t written = ::write(descriptor_.get(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) {
       continue;
     }
     if (written < 0) {
-      failed("written");
+      failed("written", temporary_);
     }
     rest = rest.subspan(static_cast<std::size_t>(written));
   }
@@ -64,27 +68,30 @@ void OutputFile::flush() {
 
 void OutputFile::finish() {
   flush();
-  if (::fsync(descriptor_) != 0) {
-    failed("written");
-  }
-  if (::close(std::exchange(descriptor_, -1)) != 0) {
-    failed("closed");
+  if (::fsync(descriptor_.get()) != 0) {
+    failed("written", temporary_);
   }
 }
 
 void OutputFile::commit() {
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    failed("renamed");
+    failed("renamed", temporary_);
   }
   temporary_.clear();
+  // The name is on the disk when its folder is.
+  const std::filesystem::path parent = path_.has_parent_path() ? path_.parent_path() : ".";
+  const Descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL)) {  // EINVAL: cannot sync
+    failed("synchronised", parent);
+  }
 }
 
-void OutputFile::failed(const char* what) const {
+void OutputFile::failed(const char* what, const std::filesystem::path& file) {
   const int code = errno;
   fail(ErrorKind::environment,
        "output-write",
        "'{}' cannot be {}: {}\n  fix   choose a folder that exists, is writable and has room",
-       temporary_.string(),
+       file.string(),
        what,
        std::generic_category().message(code));
 }

@@ -1,6 +1,8 @@
 // How does a file appear only when it is whole? Written under another name and renamed at the end.
 #pragma once
 
+#include "core/system.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -12,7 +14,8 @@ namespace colossal::detail {
 /// A file in the making. Without commit() nothing stays behind.
 class OutputFile {
  public:
-  /// Opens PATH.tmp-PID. Errors: environment "output-write".
+  /// Opens and locks PATH.tmp; what a killed process left there is overwritten. Errors: environment
+  /// "output-write", also if another process writes it.
   explicit OutputFile(std::filesystem::path path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -27,16 +30,17 @@ class OutputFile {
   }
   /// Writes everything to the disk. Errors: environment "output-write".
   void finish();
-  /// Gives the finished file its name, replacing what has it. Errors: environment "output-write".
+  /// Gives the finished file its name, replacing what has it, and the name to the disk. Errors:
+  /// environment "output-write".
   void commit();
 
  private:
   void flush();
-  [[noreturn]] void failed(const char* what) const;
+  [[noreturn]] static void failed(const char* what, const std::filesystem::path& file);
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;
-  int descriptor_ = -1;
+  std::filesystem::path temporary_;  ///< empty: nothing of ours is left
+  Descriptor descriptor_;            ///< open as long as the object: its lock covers the renaming
   std::vector<std::byte> buffer_;
 };
 

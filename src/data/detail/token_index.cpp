@@ -12,7 +12,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian");
 
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 constexpr std::int64_t kVersionAt = 9;
 constexpr std::int64_t kTypeAt = 17;
 constexpr std::int64_t kCountsAt = 18;
@@ -69,8 +68,8 @@ std::string_view name_of(TokenType type) noexcept {
 }
 
 bool is_megatron_index(std::span<const std::uint8_t> bytes) noexcept {
-  return bytes.size() >= kMagic.size() &&
-         std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
+  return bytes.size() >= kMegatronMagic.size() &&
+         std::memcmp(bytes.data(), kMegatronMagic.data(), kMegatronMagic.size()) == 0;
 }
 
 bool is_llmc(std::span<const std::uint8_t> bytes) noexcept {

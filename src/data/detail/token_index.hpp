@@ -28,6 +28,9 @@ template <class T>
   return value;
 }
 
+/// What a Megatron index begins with.
+inline constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
+
 /// Whether a file begins as a Megatron index or as an llm.c file.
 [[nodiscard]] bool is_megatron_index(std::span<const std::uint8_t> bytes) noexcept;
 [[nodiscard]] bool is_llmc(std::span<const std::uint8_t> bytes) noexcept;

@@ -54,6 +54,21 @@ TEST_CASE("three documents give the index of the specification", "[prepare]") {
   CHECK(num_files(folder.path()) == 2);
 }
 
+TEST_CASE("what a killed process left is overwritten, what a living one writes is not",
+          "[prepare]") {
+  const TempDir folder;
+  std::ofstream(folder.path() / "a.bin.tmp") << "a much longer half of a file";
+  {
+    MegatronWriter writer(folder.path() / "a", 300);
+    CHECK(error_of([&] { MegatronWriter(folder.path() / "a", 300); }).id() == "output-write");
+    writer.add(std::vector<TokenId>{1});
+    writer.end_document();
+    writer.finish();
+  }
+  CHECK(hex(read_all(folder.path() / "a.bin")) == "0100");
+  CHECK(num_files(folder.path()) == 2);
+}
+
 TEST_CASE("a wide vocabulary is written as int32", "[prepare]") {
   const TempDir folder;
   MegatronWriter writer(folder.path() / "wide", 65'500);
