@@ -22,4 +22,15 @@ Config stored_config(const RunState& state) {
   return std::move(loaded.config);
 }
 
+void check_tokenizer(const std::string& trained, const std::string& now) {
+  check(
+      trained.empty() || trained == now,
+      ErrorKind::checkpoint,
+      "tokenizer-mismatch",
+      "the checkpoint was trained with the tokenizer {}, this one is {}: the same ids would stand "
+      "for other texts\n  fix   give the files of data.tokenizer that it was trained with",
+      trained,
+      now.empty() ? "one without files" : now);
+}
+
 }  // namespace colossal

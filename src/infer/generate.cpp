@@ -4,6 +4,7 @@
 #include "checkpoint/stored_config.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/dataset.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "infer/decoder.hpp"
 #include "infer/generator.hpp"
@@ -50,7 +51,7 @@ std::optional<Config> read_config(const RunState& state, const std::vector<std::
   return std::move(loaded.config);
 }
 
-std::unique_ptr<Tokenizer> open_tokenizer_of(const Config& config) {
+std::unique_ptr<Tokenizer> open_tokenizer_of(const Config& config, const RunState& state) {
   check(
       config.data.tokenizer.has_value(),
       ErrorKind::config,
@@ -58,15 +59,22 @@ std::unique_ptr<Tokenizer> open_tokenizer_of(const Config& config) {
       "the checkpoint was trained on data.type {} without a tokenizer: its token ids stand for no "
       "text\n  fix   name one with --set data.tokenizer=..., where data.type takes one",
       yaml_word(config.data.type));
-  return open_tokenizer(*config.data.tokenizer);
+  std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(*config.data.tokenizer);
+  const bool has_files = config.data.tokenizer->type != TokenizerType::byte;
+  check_tokenizer(tokenizer_part(state.data_fingerprint),
+                  has_files ? tokenizer->fingerprint() : "");
+  return tokenizer;
 }
 
 /// One run of the command: what it reads, continues and counts.
 class Session {
  public:
-  Session(const GenerateOptions& options, const Config& config, Decoder& decoder)
+  Session(const GenerateOptions& options,
+          const Config& config,
+          const RunState& state,
+          Decoder& decoder)
       : options_(options),
-        tokenizer_(open_tokenizer_of(config)),
+        tokenizer_(open_tokenizer_of(config, state)),
         from_stdin_(options.prompt == "-"),
         prompts_(from_stdin_ ? Prompts(STDIN_FILENO) : Prompts(options.prompt)),
         capacity_(decoder.capacity()),
@@ -162,7 +170,7 @@ int run_generate(const GenerateOptions& options) {
   }
   use_machine(config->run);
   Decoder decoder(*config, options.prompt == "-" ? kernels::kFewRows : 1);
-  Session session(options, *config, decoder);
+  Session session(options, *config, state, decoder);
   decoder.load(checkpoint);
   log::info("[generate] step {} of {}, loaded in {:.3f} s",
             state.step,

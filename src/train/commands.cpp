@@ -102,7 +102,9 @@ int run_plan(const PlanOptions& options) {
   if (options.lr_plot) {
     write_lr_plot(*options.lr_plot, config, plan.total_steps);
   }
-  fmt::print("{}\n", redact(config.secrets, options.json ? to_json(plan) : to_text(plan)));
+  fmt::print("{}\n",
+             options.json ? redact_json(config.secrets, to_json(plan), 2)
+                          : redact(config.secrets, to_text(plan)));
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/dataset.hpp"
 #include "mesh/context.hpp"
 #include "train/commands.hpp"
 #include "train/data.hpp"
@@ -88,6 +89,10 @@ std::string to_json_line(const EvalReport& report, const EvalInput& input) {
 /// Needs the evaluation data and the weights, nothing else of the run that wrote them.
 int run_evaluation(const Config& config, const EvalInput& input, World& world) {
   const std::unique_ptr<const Dataset> data = open_split(config, Split::eval);
+  if (config.data.tokenizer) {
+    check_tokenizer(tokenizer_part(input.state.data_fingerprint),
+                    tokenizer_part(data->fingerprint()));
+  }
   const ParallelContext context(config, world);
   const LiveModel model = load_model(config, context, input.checkpoint, world.comm());
   const EvalReport report = evaluate(*model.stage, *data, config.eval, context, input.state.step);

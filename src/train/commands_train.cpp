@@ -18,8 +18,8 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 namespace colossal {
 namespace {
@@ -67,9 +67,7 @@ Launchable check_before_spawn(const TrainOptions& options) {
 
 /// The log of a rank, if the attempt that began at `since` has written one.
 fs::path log_of(const fs::path& run, int rank, fs::file_time_type since) {
-  const auto status = nlohmann::json::parse(read_text(run / "status.json"), nullptr, false);
-  const std::int64_t attempt = status.is_object() ? status.value("attempt", std::int64_t{1}) : 1;
-  const fs::path file = log::file_of(log_folder(run, attempt), rank);
+  const fs::path file = log::file_of(log_folder(run, last_attempt(run)), rank);
   std::error_code error;
   const fs::file_time_type written = fs::last_write_time(file, error);
   return error || written < since ? fs::path() : file;
@@ -107,11 +105,7 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
     return kConfigExit;
   }
   const bool reload = agree && loaded->uses_run_time;
-  std::optional<FailureRecord> failures;
-  const auto record_in = [&](const Loaded& run) {
-    failures.emplace(options.dry_run || (reload && !failures) ? "" : run.config.run.output_dir);
-  };
-  record_in(*loaded);
+  FailureRecord failures(options.dry_run || reload ? "" : loaded->config.run.output_dir);
   std::optional<TrainSession> session;  // outlives an error: its folder stays locked meanwhile
   return run_connected(
       Config(loaded->config),
@@ -119,15 +113,19 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
       [&](World& world) {
         if (reload) {
           load.run_time = decide_on_rank_0(world.comm(), start_time);
-          loaded = colossal::load(options.config.config, load);
-          resolve_vocabulary(loaded->config);
-          record_in(*loaded);
+          Loaded named = colossal::load(options.config.config, load);
+          const bool tell = print && named.has_errors();  // its warnings have been told
+          loaded = accept_or_report(std::move(named), tell, options.config.json_diagnostics);
+          if (!loaded) {
+            return kConfigExit;
+          }
+          failures.move_to(options.dry_run ? "" : loaded->config.run.output_dir);
         }
-        const int code = session.emplace(options, *loaded, world, signals, *failures).run();
+        const int code = session.emplace(options, *loaded, world, signals, failures).run();
         session.reset();
         return code;
       },
-      [&](const RunFailure& failure) { failures->write(failure); });
+      [&](const RunFailure& failure) { failures.write(failure); });
 }
 
 }  // namespace

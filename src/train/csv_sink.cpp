@@ -1,6 +1,7 @@
 // How do records become rows, and what happens to rows of lost work?
 #include "train/csv_sink.hpp"
 
+#include "core/log.hpp"
 #include "core/system.hpp"
 #include "train/run_dir.hpp"
 
@@ -8,6 +9,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ranges>
@@ -15,6 +17,8 @@
 
 namespace colossal {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kName = "metrics.csv";
 constexpr std::array<std::string_view, 25> kColumns = {
@@ -64,6 +68,12 @@ std::optional<std::int64_t> step_of(const std::vector<std::string_view>& cells) 
                                                                   : std::nullopt;
 }
 
+/// Whether a file begins with the header of some version's table.
+bool is_table(std::string_view text) {
+  const std::vector<std::string_view> columns = split(text.substr(0, text.find('\n')), ',');
+  return std::ranges::find(columns, "step") != columns.end();
+}
+
 }  // namespace
 
 std::string csv_header() {
@@ -108,6 +118,15 @@ std::string csv_continued(std::string_view table, std::int64_t step) {
 CsvSink::CsvSink(RunDir& run_dir) : run_dir_(run_dir), file_(run_dir.path() / kName) {}
 
 void CsvSink::begin(std::int64_t step) {
+  std::error_code error;
+  const bool there = fs::exists(file_.path(), error) && fs::file_size(file_.path(), error) > 0;
+  if (there && !is_table(read_text(file_.path()))) {
+    const fs::path aside = file_.path().string() + ".unreadable";
+    fs::rename(file_.path(), aside, error);
+    log::warn("[run] {} is no table of metrics: it begins anew, and the old file is {}",
+              file_.path().string(),
+              aside.string());
+  }
   run_dir_.update(kName, csv_continued(read_text(file_.path()), step));
 }
 

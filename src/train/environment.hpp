@@ -26,7 +26,8 @@ namespace colossal {
 /// The variables that change what a run does or where, those that are set.
 [[nodiscard]] std::map<std::string, std::string> environment_variables();
 
-/// env.json: versions, build id, command line, host, processors, selected environment variables.
+/// The text of env.json, without a newline at its end: versions, build id, command line, host,
+/// processors, selected environment variables.
 [[nodiscard]] std::string environment_json(const LaunchOptions& launch,
                                            const std::vector<std::string>& arguments);
 

@@ -68,7 +68,8 @@ void settle_run(const fs::path& folder, const RunEnding& ending) {
     return;
   }
   const Json status = read_json(folder / kStatusFile);
-  const bool running = status.value("state", "") == "running";
+  const auto state = status.find("state");
+  const bool running = state != status.end() && *state == "running";
   const bool current = running || is_of_attempt(status, ending.since);
   // Its last owner has counted an attempt that wrote a status.
   const std::int64_t attempt = current ? run_dir->attempt() - 1 : run_dir->attempt();
@@ -83,17 +84,22 @@ void settle_run(const fs::path& folder, const RunEnding& ending) {
 
 FailureRecord::FailureRecord(fs::path folder) : folder_(std::move(folder)), since_(unix_time()) {}
 
+void FailureRecord::move_to(fs::path folder) {
+  const std::lock_guard lock(mutex_);
+  folder_ = std::move(folder);
+}
+
 void FailureRecord::own(const RunDir* run_dir) {
   const std::lock_guard lock(mutex_);
   run_dir_ = run_dir;
 }
 
 void FailureRecord::write(const RunFailure& failure) const {
+  const RunEnding ending{failure.exit_code, failure, since_, false};
+  const std::lock_guard lock(mutex_);
   if (folder_.empty()) {
     return;
   }
-  const RunEnding ending{failure.exit_code, failure, since_, false};
-  const std::lock_guard lock(mutex_);
   if (run_dir_ == nullptr) {
     settle_run(folder_, ending);
     return;

@@ -35,9 +35,11 @@ void settle_run(const std::filesystem::path& folder, const RunEnding& ending);
 /// it. Made before the ranks connect.
 class FailureRecord {
  public:
-  /// An empty folder: nothing is ever written.
+  /// An empty folder: nothing is written.
   explicit FailureRecord(std::filesystem::path folder);
 
+  /// The folder's name has become known, or has changed. Any thread.
+  void move_to(std::filesystem::path folder);
   /// The run directory that this rank owns from now on, or null. Must outlive its registration.
   void own(const RunDir* run_dir);
   /// Writes down why the run ends. Any thread.

@@ -107,7 +107,7 @@ void MetricsHook::on_step(Trainer& trainer, const StepReport& report) {
 
 void MetricsHook::add(const StepReport& report) {
   ++window_.steps;
-  window_.samples += report.samples;
+  window_.trained_tokens += report.tokens;
   window_.seconds += report.step_seconds;
   window_.data_seconds += report.data_seconds;
   if (!report.skipped) {
@@ -123,7 +123,7 @@ void MetricsHook::add(const StepReport& report) {
 }
 
 double MetricsHook::tokens_per_second() const {
-  return static_cast<double>(window_.samples * config_.data.seq_length) / window_.seconds;
+  return static_cast<double>(window_.trained_tokens) / window_.seconds;
 }
 
 double MetricsHook::eta_seconds(const Trainer& trainer) const {
@@ -141,7 +141,7 @@ void MetricsHook::print(const Trainer& trainer, const StepReport& report) const 
           ? fmt::format("  scale {:g} skip {}", report.loss_scale, trainer.state().skipped)
           : "";
   log::console(fmt::format(
-      "{}  loss {:.4f}  lr {:.2e}  gnorm {:.2f}{}{}  tok/s {}  {:.3g} s/step (data {:.0f}%)"
+      "{}  loss {:.4f}  lr {:.2e}  gnorm {:.2f}{}{}  {}/s {}  {:.3g} s/step (data {:.0f}%)"
       "  mem {}  eta {}",
       label("step", thousands(report.step) + "/" + thousands(total), total),
       window_.loss(),
@@ -149,6 +149,7 @@ void MetricsHook::print(const Trainer& trainer, const StepReport& report) const 
       report.grad_norm,
       report.clipped ? "*" : "",
       scale,
+      config_.model.type == ModelType::mlp ? "row" : "tok",
       human_count(tokens_per_second()),
       window_.seconds / steps,
       100 * window_.data_seconds / window_.seconds,

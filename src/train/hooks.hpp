@@ -44,7 +44,7 @@ class MetricsHook : public Hook {
   /// Sums since the last line; losses weighted by tokens, skipped steps without loss.
   struct Window {
     std::int64_t steps = 0;
-    std::int64_t samples = 0;
+    std::int64_t trained_tokens = 0;  ///< padding is none
     std::int64_t tokens = 0;
     double loss_sum = 0;
     double seconds = 0;

@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -112,19 +113,45 @@ std::string axes(const Scale& scale) {
   return out;
 }
 
-/// The rate of all updates, at most kMaxPoints of them, the last one always among them.
-std::string line(const Scheduler& scheduler, double factor, const Scale& scale) {
-  const auto total = static_cast<std::int64_t>(scale.last_step);
-  const std::int64_t count = std::min(total, kMaxPoints);
-  std::string points;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t k = count == 1 ? 0 : i * (total - 1) / (count - 1);
-    points += fmt::format("{}{:.2f},{:.2f}",
-                          points.empty() ? "" : " ",
-                          scale.x(static_cast<double>(k + 1)),
-                          scale.y(scheduler.lr(k) * factor));
+/// One update and its rate.
+struct Point {
+  std::int64_t k = 0;
+  double lr = 0;
+};
+
+/// The rates of all updates; of a long run, of some kMaxPoints and the highest one between each
+/// two.
+std::vector<Point> drawn_points(const Scheduler& scheduler, std::int64_t total) {
+  const std::int64_t stride = std::max<std::int64_t>(1, total / kMaxPoints);
+  // Every update of a stride is looked at, of strides too long for that some.
+  constexpr std::int64_t kLooks = 1000;
+  std::vector<Point> points;
+  for (std::int64_t begin = 0; begin < total; begin += stride) {
+    const std::int64_t end = std::min(begin + stride, total);
+    Point highest{begin, scheduler.lr(begin)};
+    for (std::int64_t k = begin; k < end; k += std::max<std::int64_t>(1, stride / kLooks)) {
+      highest = scheduler.lr(k) > highest.lr ? Point{k, scheduler.lr(k)} : highest;
+    }
+    points.push_back({begin, scheduler.lr(begin)});
+    if (highest.k != begin) {
+      points.push_back(highest);
+    }
+  }
+  if (points.back().k != total - 1) {
+    points.push_back({total - 1, scheduler.lr(total - 1)});
   }
   return points;
+}
+
+std::string line(std::span<const Point> points, double factor, const Scale& scale) {
+  std::string text;
+  for (const Point& point : points) {
+    text += fmt::format("{}{:.2f},{:.2f}",
+                        text.empty() ? "" : " ",
+                        scale.x(static_cast<double>(point.k + 1)),
+                        scale.y(point.lr * factor));
+  }
+  return text;
 }
 
 /// Names of the parameters of each rate factor, highest first; the factor 1 is always there.
@@ -144,12 +171,9 @@ std::map<double, std::string, std::greater<>> factors(const OptimizerConfig& opt
 std::string lr_plot(const Config& config, std::int64_t total_steps) {
   const Scheduler scheduler(config.scheduler, effective_lr(config), total_steps);
   const auto lines = factors(config.optimizer);
-  double highest = 0;
-  for (std::int64_t k = 0; k < total_steps;
-       k += std::max<std::int64_t>(1, total_steps / kMaxPoints)) {
-    highest = std::max(highest, scheduler.lr(k));
-  }
-  highest *= lines.begin()->first;
+  const std::vector<Point> points = drawn_points(scheduler, total_steps);
+  const double highest =
+      std::ranges::max_element(points, {}, &Point::lr)->lr * lines.begin()->first;
   const Scale scale{.last_step = static_cast<double>(total_steps),
                     .top = highest > 0 ? highest * 1.05 : 1};
   std::string svg = fmt::format(
@@ -169,7 +193,7 @@ std::string lr_plot(const Config& config, std::int64_t total_steps) {
     const std::string_view colour = kColours[index++ % kColours.size()];
     svg += fmt::format("<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2\" points=\"{}\"/>\n",
                        colour,
-                       line(scheduler, factor, scale));
+                       line(points, factor, scale));
     svg += fmt::format(
         "<path d=\"M{:.1f} 64h18\" stroke=\"{}\" stroke-width=\"3\"/>\n", legend, colour);
     svg += text_at(legend + 24, 68, "start", name);

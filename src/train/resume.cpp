@@ -94,6 +94,12 @@ std::string effect(ResumeClass resume_class, bool allowed) {
 
 std::vector<Difference> differences(const ResumeFacts& facts) {
   std::vector<Difference> all = diff(facts.saved, facts.now);
+  // Without momentum an optimizer keeps no state of it, so what the checkpoint holds would not fit.
+  const bool had_momentum = facts.saved.optimizer.momentum > 0;
+  const auto momentum = std::ranges::find(all, "optimizer.momentum", &Difference::path);
+  if (momentum != all.end() && had_momentum != (facts.now.optimizer.momentum > 0)) {
+    momentum->resume_class = ResumeClass::must_match;
+  }
   const std::string saved_tokenizer = tokenizer_part(facts.saved_fingerprint);
   const std::string now_tokenizer = tokenizer_part(facts.now_fingerprint);
   if (saved_tokenizer != now_tokenizer) {

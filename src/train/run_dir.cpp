@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -123,13 +124,6 @@ Descriptor take_lock(const fs::path& folder) {
   return handle;
 }
 
-/// Attempt number written by the last start, 0 if there was none or its file is unreadable.
-std::int64_t last_attempt(const fs::path& folder) {
-  const auto status =
-      nlohmann::json::parse(read_text(folder / "status.json"), nullptr, /*allow_exceptions=*/false);
-  return status.is_object() ? status.value("attempt", std::int64_t{0}) : 0;
-}
-
 bool looks_like_a_run(const fs::path& folder) {
   return fs::exists(folder / "config.resolved.yaml") || fs::exists(folder / "checkpoints") ||
          fs::exists(folder / "run.lock");
@@ -140,6 +134,15 @@ bool looks_like_a_run(const fs::path& folder) {
 fs::path log_folder(const fs::path& run, std::int64_t attempt) {
   const fs::path logs = run / "logs";
   return attempt <= 1 ? logs : logs / ("attempt-" + std::to_string(attempt));
+}
+
+std::int64_t last_attempt(const fs::path& run) {
+  constexpr std::int64_t kMost = 1'000'000'000;  // beyond, it is no number that we wrote
+  const auto status =
+      nlohmann::json::parse(read_text(run / "status.json"), nullptr, /*allow_exceptions=*/false);
+  const auto attempt = status.find("attempt");  // at its end for whatever is no object
+  const bool whole = attempt != status.end() && attempt->is_number_integer();
+  return whole ? std::clamp<std::int64_t>(attempt->get<std::int64_t>(), 0, kMost) : 0;
 }
 
 void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes) {

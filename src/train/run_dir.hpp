@@ -56,6 +56,9 @@ class RunDir {
 [[nodiscard]] std::filesystem::path log_folder(const std::filesystem::path& run,
                                                std::int64_t attempt);
 
+/// Attempt number in status.json, 0 if there is none or the file is damaged. Never throws.
+[[nodiscard]] std::int64_t last_attempt(const std::filesystem::path& run);
+
 /// Probes that `folder` can be written and has room for two checkpoints and 1 GiB, without leaving
 /// anything but the folder. Errors: config "output-not-writable", "disk-low".
 void check_writable(const std::filesystem::path& folder, std::int64_t checkpoint_bytes);

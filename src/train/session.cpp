@@ -2,6 +2,7 @@
 #include "train/session.hpp"
 
 #include "checkpoint/stored_config.hpp"
+#include "config/explain.hpp"
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -273,6 +274,14 @@ bool TrainSession::is_damaged_anywhere(const CheckpointInfo& checkpoint,
   return false;
 }
 
+const std::string& TrainSession::data_fingerprint() {
+  if (data_fingerprint_.empty()) {  // all files are read for it: by one rank, once
+    data_fingerprint_ =
+        decide_on_rank_0(world_.comm(), [this] { return data_.train->fingerprint(); });
+  }
+  return data_fingerprint_;
+}
+
 void TrainSession::make_trainer(const RunState& state) {
   trainer_.reset();  // frees the memory of a damaged attempt before the next one takes its own
   TrainerParts parts = build(config_, context_, state, data_);
@@ -281,6 +290,7 @@ void TrainSession::make_trainer(const RunState& state) {
   start.attempt = attempt_;
   start.config_yaml = to_yaml(config_);
   start.build_id = build_id();
+  start.data_fingerprint = data_fingerprint();
   trainer_ = std::make_unique<Trainer>(std::move(parts), std::move(start));
 }
 
@@ -306,9 +316,11 @@ void TrainSession::announce() {
   if (run_dir_ != nullptr) {
     run_dir_->write("config.yaml", read_text(options_.config.config));
     run_dir_->write("config.resolved.yaml", to_yaml(config_));
-    run_dir_->write("plan.json", redact(config_.secrets, to_json(plan) + "\n"));
-    run_dir_->write("env.json",
-                    redact(config_.secrets, environment_json(world_.launch(), options_.arguments)));
+    run_dir_->write("plan.json", redact_json(config_.secrets, to_json(plan), 2) + "\n");
+    run_dir_->write(
+        "env.json",
+        redact_json(config_.secrets, environment_json(world_.launch(), options_.arguments), 2) +
+            "\n");
   }
 }
 

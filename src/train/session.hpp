@@ -48,6 +48,8 @@ class TrainSession {
   /// Rank 0 takes the output folder and chooses; every rank gets the choice.
   CheckpointChoice prepare();
   CheckpointChoice prepare_on_rank_0();
+  /// Of the training data; rank 0 finds it out for all.
+  const std::string& data_fingerprint();
   void move_old_run_aside() const;
   /// Builds the trainer at step 0 or from the best readable checkpoint.
   void restore(const CheckpointChoice& choice);
@@ -73,6 +75,7 @@ class TrainSession {
   FailureRecord& failures_;
   ParallelContext context_;
   OpenedData data_;
+  std::string data_fingerprint_;
   std::int64_t attempt_ = 1;
   std::unique_ptr<RunDir> run_dir_;  ///< rank 0 only, and not with --dry-run
   std::unique_ptr<Trainer> trainer_;

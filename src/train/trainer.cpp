@@ -112,7 +112,9 @@ Trainer::Trainer(TrainerParts parts, RunState state)
       state_(std::move(state)),
       scaler_(parts_.config.train, state_.loss_scale) {
   state_.loss_scale = scaler_.state();
-  state_.data_fingerprint = parts_.train_data->fingerprint();
+  if (state_.data_fingerprint.empty()) {
+    state_.data_fingerprint = parts_.train_data->fingerprint();
+  }
 }
 
 void Trainer::add_hook(std::unique_ptr<Hook> hook) {

@@ -71,7 +71,8 @@ struct TrainerParts : LiveModel {
 /// "no-labels" for a global batch without any label.
 class Trainer {
  public:
-  /// `parts` as build() made them for the same `state`.
+  /// `parts` as build() made them for the same `state`. Its data_fingerprint is that of the data
+  /// that `parts` holds; left empty, it is found here by reading all of them.
   Trainer(TrainerParts parts, RunState state);
   void add_hook(std::unique_ptr<Hook> hook);
 

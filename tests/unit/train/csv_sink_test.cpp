@@ -110,6 +110,17 @@ TEST_CASE("the columns of another version keep their names", "[csv]") {
   CHECK(cell(lines[1], "t").empty());
 }
 
+TEST_CASE("a file that is no table is kept aside, not replaced", "[csv]") {
+  const TempDir folder;
+  const auto run_dir = RunDir::open(folder.path(), 0);
+  run_dir->write("metrics.csv", "my notes\nof this run\n");
+  CsvSink sink(*run_dir);
+  sink.begin(1);
+  sink.write(record("train", 2, 2.5));
+  CHECK(read_text(folder.path() / "metrics.csv") == table({record("train", 2, 2.5)}));
+  CHECK(read_text(folder.path() / "metrics.csv.unreadable") == "my notes\nof this run\n");
+}
+
 TEST_CASE("the sink continues its own file", "[csv]") {
   const TempDir folder;
   {

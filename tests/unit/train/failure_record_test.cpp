@@ -63,6 +63,39 @@ TEST_CASE("the owner writes both files under its lock", "[failure]") {
   CHECK(status.at("attempt") == 1);
 }
 
+TEST_CASE("a damaged status.json stops nobody from writing why a run ended", "[failure]") {
+  for (const char* damaged : {R"({"state":7,"attempt":"x","time":"never"})",
+                              R"({"attempt":1e300,"state":null})",
+                              R"({"attempt":18446744073709551615})",
+                              R"([1,2])",
+                              R"("running")",
+                              "null",
+                              "{"}) {
+    INFO(damaged);
+    const TempDir folder;
+    RunDir::open(folder.path(), 0)->write("status.json", damaged);
+    CHECK(last_attempt(folder.path()) == 0);
+    CHECK_NOTHROW(settle_run(folder.path(), {7, kFailure, unix_time(), true}));
+    CHECK(read_json(folder.path() / "abort.json").at("code") == 7);
+    FailureRecord record(folder.path());
+    const auto run = RunDir::open(folder.path(), 0);
+    record.own(run.get());
+    CHECK_NOTHROW(record.write(kFailure));
+    CHECK(read_json(folder.path() / "status.json").at("state") == "failed");
+  }
+}
+
+TEST_CASE("a record whose folder becomes known later writes there", "[failure]") {
+  const TempDir folder;
+  leave_status(folder.path(), "running", 100);
+  FailureRecord record("");
+  record.write(kFailure);
+  CHECK_FALSE(fs::exists(folder.path() / "abort.json"));
+  record.move_to(folder.path());
+  record.write(kFailure);
+  CHECK(read_json(folder.path() / "abort.json").at("code") == 7);
+}
+
 TEST_CASE("the owner keeps the step of its own attempt only", "[failure]") {
   const TempDir folder;
   leave_status(folder.path(), "finished", 100);

@@ -169,6 +169,33 @@ TEST_CASE("a line's loss is the token mean of its window", "[hooks]") {
   CHECK(records[2]["loss"].get<double>() == Approx(mean(4, 6)).epsilon(1e-14));
 }
 
+TEST_CASE("padding is no token of the throughput", "[hooks]") {
+  Config config = tiny_gpt();
+  config.data.last_batch = LastBatch::pad;
+  config.data.num_samples = config.train.global_batch_size + 1;
+  HookedRun run(config);
+  run.run();
+  const std::vector<Json> records = run.metrics("train");
+  REQUIRE(records.size() == run.reports.size());
+  CHECK(run.reports[1].tokens < run.reports[0].tokens);  // one sample in a batch of padding
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const double counted =
+        records[i]["tokens_per_s"].get<double>() * records[i]["step_time"].get<double>();
+    CHECK(counted == Approx(static_cast<double>(run.reports[i].tokens)));
+  }
+}
+
+TEST_CASE("an mlp counts rows", "[hooks]") {
+  const Config config = tiny_mlp();
+  HookedRun run(config);
+  run.run();
+  for (const std::string& line : run.console("step")) {
+    INFO(line);
+    CHECK(line.find("  row/s ") != std::string::npos);
+    CHECK(line.find("tok/s") == std::string::npos);
+  }
+}
+
 TEST_CASE("console lines have the fixed order of config-and-cli 10 and align", "[hooks]") {
   Config config = tiny_gpt();
   config.eval.every_steps = 3;

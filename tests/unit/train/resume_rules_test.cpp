@@ -141,6 +141,19 @@ TEST_CASE("each class of key has its effect", "[resume_rules]") {
   CHECK(refusal(facts(saved, now), {"model.hidden_size"}) == "5 resume-mismatch");
 }
 
+TEST_CASE("momentum may change, but neither begin nor end", "[resume_rules]") {
+  Config saved = tiny_gpt();
+  saved.optimizer.type = OptimizerType::sgd;
+  saved.optimizer.momentum = 0.9;
+  Config now = saved;
+  now.optimizer.momentum = 0.8;
+  CHECK(refusal(facts(saved, now)).empty());
+  now.optimizer.momentum = 0;
+  CHECK(refusal(facts(saved, now)) == "5 resume-mismatch");
+  CHECK(refusal(facts(now, saved)) == "5 resume-mismatch");
+  CHECK(refusal(facts(now, now)).empty());
+}
+
 TEST_CASE("batch and data may change only with --allow", "[resume_rules]") {
   const Config saved = tiny_gpt();
   Config now = saved;
@@ -161,6 +174,20 @@ TEST_CASE("a tokenizer with other files is refused even with --allow", "[resume_
   CHECK(refusal(changed, {"data.fingerprint"}) == "5 resume-mismatch");
   changed.now_fingerprint = "b+x";
   CHECK(refusal(changed, {"data.fingerprint"}).empty());
+}
+
+TEST_CASE("a checkpoint takes the tokenizer it was trained with", "[resume_rules]") {
+  CHECK_NOTHROW(check_tokenizer("x", "x"));
+  CHECK_NOTHROW(check_tokenizer("", "x"));  // trained on ids of an unknown tokenizer
+  for (const char* now : {"y", ""}) {
+    try {
+      check_tokenizer("x", now);
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(error.id() == "tokenizer-mismatch");
+      CHECK(error.exit_code() == 5);
+    }
+  }
 }
 
 TEST_CASE("a stored configuration is read back, or refused by name", "[resume_rules]") {
