@@ -221,6 +221,23 @@ TEST_CASE("the run's name is a folder name, also when it is the file's", "[confi
   CHECK(ids_of(load(path, options({"run.name=mine"}))).empty());
 }
 
+TEST_CASE("every value can be stored as UTF-8, wherever it came from", "[config]") {
+  const ConfigSandbox box;
+  const auto path = box.write("run.yaml", kSynthetic);
+  LoadOptions flag = options({});
+  flag.output_dir = "runs/caf\xc3\xa9";
+  CHECK(ids_of(load(path, flag)).empty());
+  for (const char* bytes : {"runs/caf\xe9", "runs/\xff", "runs/cut\xc3", "runs/\xc0\xaf"}) {
+    flag.output_dir = bytes;
+    const Loaded loaded = load(path, flag);
+    INFO(render(loaded.diagnostics));
+    REQUIRE(ids_of(loaded) == "not-utf8");
+    CHECK(loaded.diagnostics[0].origin.file == "--output-dir");
+    CHECK(loaded.diagnostics[0].path == "run.output_dir");
+  }
+  CHECK(ids_of(load(box.write("a\xff.yaml", kSynthetic))).starts_with("bad-name"));
+}
+
 TEST_CASE("rules of all topics report together", "[config]") {
   check_rows(kText,
              3,
