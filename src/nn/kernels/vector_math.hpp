@@ -8,12 +8,12 @@
 
 namespace colossal::kernels {
 
-/// e^x; fp32: relative error < 2e-7, arguments outside [-87.3, 88.7] saturate. Polynomial of
-/// Cephes' expf.
+/// e^x; fp32: relative error < 2e-7, arguments outside [-87.3, 88.7] saturate, NaN stays NaN.
+/// Polynomial of Cephes' expf.
 [[nodiscard, gnu::always_inline]] inline float vector_exp(float x) noexcept {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
-  x = x < 88.7F ? x : 88.7F;
-  x = x > -87.3F ? x : -87.3F;
+  x = x > 88.7F ? 88.7F : x;
+  x = x < -87.3F ? -87.3F : x;
   const float shifted = x * 1.44269504F + kRound;
   const float n = shifted - kRound;
   const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
@@ -26,7 +26,8 @@ namespace colossal::kernels {
   const float e = (p * r) * r + r + 1.0F;
   // the low bits of `shifted` are n: add them to the exponent of e
   const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) << 23U;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(e) + exponent);
+  const float result = std::bit_cast<float>(std::bit_cast<std::uint32_t>(e) + exponent);
+  return std::isnan(x) ? x : result;  // the sum of bits above can make a number of a NaN
 }
 
 /// e^x in full precision.

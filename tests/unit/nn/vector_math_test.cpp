@@ -4,7 +4,9 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace colossal::kernels {
@@ -37,6 +39,17 @@ TEST_CASE("sigmoid and erf are right to fp32 accuracy and saturate", "[kernels]"
   CHECK(vector_sigmoid(200.0F) == 1);
   CHECK(vector_sigmoid(-200.0F) < 2e-38F);
   CHECK(vector_erf(0.5) == std::erf(0.5));
+}
+
+TEST_CASE("a NaN of any bits stays one", "[kernels]") {
+  for (const std::uint32_t bits :
+       {0x7FC00000U, 0xFFC00000U, 0x7FC00001U, 0x7FC001FFU, 0xFFFFFFFFU}) {
+    const auto nan = std::bit_cast<float>(bits);
+    INFO(bits);
+    CHECK(std::isnan(vector_exp(nan)));
+    CHECK(std::isnan(vector_sigmoid(nan)));
+    CHECK(std::isnan(vector_erf(nan)));
+  }
 }
 
 }  // namespace colossal::kernels
