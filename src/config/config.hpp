@@ -2,6 +2,9 @@
 // (config-and-cli section 2).
 #pragma once
 
+#include "config/optimizer_config.hpp"
+#include "config/parallel_config.hpp"
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,7 +13,7 @@
 
 namespace colossal {
 
-/// Words of the configuration; a trailing `_` where the word is a C++ keyword (`auto`).
+/// Words of the configuration.
 enum class DeviceKind : std::uint8_t { automatic, cpu };
 enum class ModelType : std::uint8_t { gpt, mlp };
 enum class ActivationKind : std::uint8_t { gelu, gelu_tanh, relu, swiglu };
@@ -25,31 +28,6 @@ enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
 enum class GradDtype : std::uint8_t { automatic, fp32, same };
 enum class RecomputeMode : std::uint8_t { none, selective, full };
 enum class NonFinite : std::uint8_t { stop, skip };
-enum class OptimizerType : std::uint8_t { adamw, adam, sgd, lamb, lars };
-enum class BiasCorrection : std::uint8_t { on, off, moments, lr, none };
-enum class MomentumMode : std::uint8_t { scaled, unscaled, larc };
-enum class LrScaling : std::uint8_t { none, linear, sqrt };
-enum class StateDtype : std::uint8_t { fp32, bf16 };
-enum class SchedulerType : std::uint8_t {
-  constant,
-  cosine,
-  linear,
-  polynomial,
-  step,
-  multistep,
-  inverse_sqrt,
-  wsd,
-  flat_cosine,
-  one_cycle
-};
-/// More words, in the same form.
-enum class DecayShape : std::uint8_t { linear, cosine, sqrt, exponential };
-enum class Offload : std::uint8_t { none, optimizer, optimizer_params };
-enum class ReduceDtype : std::uint8_t { fp32, same };
-enum class UnusedParams : std::uint8_t { error, zero };
-enum class Placement : std::uint8_t { fixed, cuda, cpu, constant, automatic };
-enum class NvmeBackend : std::uint8_t { automatic, io_uring, pread };
-enum class CommBackend : std::uint8_t { automatic, gloo };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
 
 /// YAML section `run`.
@@ -58,9 +36,9 @@ struct RunConfig {
   std::string output_dir;  ///< default: runs/<name> under the working directory
   std::int64_t seed = 1234;
   DeviceKind device = DeviceKind::automatic;
-  std::optional<std::int64_t> device_memory;  ///< bytes of a simulated device; unset: no limit
-  std::optional<std::int64_t>
-      threads;  ///< intra-op threads per rank; unset = auto: cores / local world size
+  std::optional<std::int64_t> device_memory = {};  ///< bytes of a simulated device; unset: no limit
+  std::optional<std::int64_t> threads =
+      {};  ///< intra-op threads per rank; unset = auto: cores / local world size
 };
 
 /// YAML section `model`.
@@ -82,9 +60,9 @@ struct ModelConfig {
   bool tie_embeddings = true;
   AttentionKind attention = AttentionKind::automatic;
   double init_std = 0.02;
-  std::vector<std::int64_t> layers;  ///< mlp only: widths of the hidden layers
-  std::int64_t in_features = 0;      ///< mlp only
-  std::int64_t out_features = 0;     ///< mlp only
+  std::vector<std::int64_t> layers = {};  ///< mlp only: widths of the hidden layers
+  std::int64_t in_features = 0;           ///< mlp only
+  std::int64_t out_features = 0;          ///< mlp only
 };
 
 /// YAML section `data.tokenizer`.
@@ -105,9 +83,9 @@ struct DataSource {
 /// YAML section `data`.
 struct DataConfig {
   DataType type = DataType::text;
-  std::vector<DataSource> train;  ///< in order
-  std::vector<DataSource> eval;
-  std::optional<TokenizerConfig> tokenizer;
+  std::vector<DataSource> train = {};  ///< in order
+  std::vector<DataSource> eval = {};
+  std::optional<TokenizerConfig> tokenizer = {};
   std::int64_t seq_length = 0;
   bool shuffle = true;
   std::int64_t workers = 2;
@@ -134,131 +112,33 @@ struct LossScaleConfig {
 /// YAML section `train.activation_checkpoint`.
 struct ActivationCheckpointConfig {
   RecomputeMode mode = RecomputeMode::none;
-  std::int64_t every = 1;              ///< blocks per checkpoint
-  std::optional<std::int64_t> blocks;  ///< only the first of each stage; unset = auto: all
+  std::int64_t every = 1;                   ///< blocks per checkpoint
+  std::optional<std::int64_t> blocks = {};  ///< only the first of each stage; unset = auto: all
   std::vector<std::string> recompute = {"gelu", "norm"};  ///< selective only
 };
 
 /// YAML section `train`.
 struct TrainConfig {
-  std::optional<std::int64_t> steps;  ///< exactly one of steps, epochs, tokens, samples
-  std::optional<double> epochs;
-  std::optional<std::int64_t> tokens;
-  std::optional<std::int64_t> samples;
+  std::optional<std::int64_t> steps = {};  ///< exactly one of steps, epochs, tokens, samples
+  std::optional<double> epochs = {};
+  std::optional<std::int64_t> tokens = {};
+  std::optional<std::int64_t> samples = {};
   std::int64_t global_batch_size =
       0;  ///< derived when absent, as the next two (config-and-cli 5.2)
   std::int64_t micro_batch_size = 0;
   std::int64_t gradient_accumulation = 0;
   Precision precision = Precision::fp32;
   GradDtype grad_dtype = GradDtype::automatic;
-  std::optional<LossScaleConfig> loss_scale;  ///< fp16 only; unset there: the defaults
+  std::optional<LossScaleConfig> loss_scale = {};  ///< fp16 only; unset there: the defaults
   ActivationCheckpointConfig activation_checkpoint;
   double clip_grad_norm = 0;  ///< 0: off
   NonFinite nonfinite = NonFinite::stop;
   std::int64_t max_skipped_steps = 50;
 };
 
-/// YAML section `optimizer.groups[i]`: parameters with settings of their own.
-struct OptimizerGroup {
-  std::string match;  ///< glob on parameter names
-  double lr_scale = 1;
-  std::optional<double> weight_decay;  ///< unset: optimizer.weight_decay
-};
-
-/// YAML section `optimizer`.
-struct OptimizerConfig {
-  OptimizerType type = OptimizerType::adamw;
-  double lr = 0;
-  double weight_decay = 0;
-  std::vector<std::string> no_decay = {"*.bias", "*norm*"};
-  bool no_decay_given =
-      false;  ///< not a key: the user wrote no_decay, so an unused pattern is an error
-  std::vector<double> betas = {0.9, 0.999};
-  std::optional<double> eps;  ///< unset: default_eps(type)
-  bool eps_inside_sqrt = false;
-  BiasCorrection bias_correction = BiasCorrection::on;  ///< lamb: moments, lr or none
-  double momentum = 0.9;                                ///< sgd and lars
-  bool nesterov = false;                                ///< sgd and lars
-  MomentumMode momentum_mode = MomentumMode::scaled;    ///< lars only
-  double trust_coefficient = 0.001;                     ///< lars only
-  std::optional<double> trust_clip;                     ///< lamb and lars; unset: no bound
-  std::vector<std::string> no_adapt;                    ///< lamb and lars; derived: no_decay
-  LrScaling lr_scaling = LrScaling::none;
-  std::optional<std::int64_t> base_batch_size;
-  StateDtype state_dtype = StateDtype::fp32;
-  std::vector<OptimizerGroup> groups;
-};
-
-/// YAML section `scheduler`.
-struct SchedulerConfig {
-  SchedulerType type = SchedulerType::constant;
-  std::optional<std::int64_t> warmup_steps;  ///< at most one of steps and ratio
-  std::optional<double> warmup_ratio;
-  double warmup_start = 0;
-  std::optional<std::int64_t> decay_steps;  ///< unset: total - warm-up
-  double min_lr_ratio = 0;
-  double power = 1;                           ///< polynomial only
-  std::optional<std::int64_t> step_size;      ///< step only
-  std::vector<std::int64_t> milestones;       ///< multistep only; strictly increasing
-  double gamma = 0.1;                         ///< step and multistep
-  std::optional<double> stable_ratio;         ///< wsd 0.8, flat_cosine 0.72
-  DecayShape decay_shape = DecayShape::sqrt;  ///< wsd only
-};
-
-/// YAML section `parallel.comm`.
-struct CommConfig {
-  CommBackend backend = CommBackend::automatic;
-  double init_timeout_seconds = 300;
-  double timeout_seconds = 600;
-};
-
-/// YAML section `parallel.zero`.
-struct ZeroConfig {
-  std::int64_t stage = 0;
-  Offload offload = Offload::none;
-  std::optional<std::int64_t> bucket_size;  ///< bytes of a chunk; unset = auto
-  bool overlap = true;
-  std::int64_t prefetch = 2;  ///< blocks gathered ahead
-  ReduceDtype reduce_dtype = ReduceDtype::fp32;
-  UnusedParams unused_params = UnusedParams::error;
-};
-
-/// YAML section `parallel.gemini.nvme`.
-struct NvmeConfig {
-  std::string path;                   ///< folder
-  double fraction = 1;                ///< share of the optimizer states on disk
-  std::optional<std::int64_t> limit;  ///< bytes of all files of a rank; unset: no limit
-  NvmeBackend backend = NvmeBackend::automatic;
-  std::int64_t queue_depth = 32;
-};
-
-/// YAML section `parallel.gemini`.
-struct GeminiConfig {
-  Placement placement = Placement::fixed;
-  double shard_param_frac = 1;
-  double offload_optim_frac = 0;
-  double offload_param_frac = 0;
-  std::int64_t const_budget = 512LL << 20;  ///< bytes
-  double steady_cuda_cap_ratio = 0.9;
-  double margin_ratio = 0.8;
-  std::optional<std::int64_t> chunk_size;   ///< bytes; unset = auto: searched
-  std::optional<std::int64_t> host_memory;  ///< bytes per rank; unset = auto: what the host has
-  double reserve = 0.05;
-  std::optional<NvmeConfig> nvme;
-};
-
-/// YAML section `parallel`.
-struct ParallelConfig {
-  std::int64_t data = 0;  ///< `auto` is 0 until the world size is known, then world / (tensor *
-                          ///< pipeline * sequence)
-  ZeroConfig zero;
-  std::optional<GeminiConfig> gemini;
-  CommConfig comm;
-};
-
 /// YAML section `checkpoint`.
 struct CheckpointConfig {
-  std::optional<std::int64_t> every_steps;
+  std::optional<std::int64_t> every_steps = {};
   bool at_end = true;
   std::int64_t keep_last = 2;
   std::string resume = "auto";  ///< auto, never, require, or a checkpoint directory
@@ -266,10 +146,10 @@ struct CheckpointConfig {
 
 /// YAML section `eval`.
 struct EvalConfig {
-  std::optional<std::int64_t> every_steps;
+  std::optional<std::int64_t> every_steps = {};
   bool at_start = false;
-  std::optional<bool> at_end;  ///< unset: true if data.eval is given (resolved by load)
-  std::optional<std::int64_t> max_batches;
+  std::optional<bool> at_end = {};  ///< unset: true if data.eval is given (resolved by load)
+  std::optional<std::int64_t> max_batches = {};
   std::int64_t micro_batch_size = 0;  ///< derived: train.micro_batch_size
 };
 
@@ -287,7 +167,7 @@ struct LoggingConfig {
   LogLevel level = LogLevel::info;
   bool tensorboard = true;
   bool csv = false;
-  std::optional<ProfilerConfig> profiler;
+  std::optional<ProfilerConfig> profiler = {};
 };
 
 /// What must not be written out: values that came from environment variables whose names say so.

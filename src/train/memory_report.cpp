@@ -119,10 +119,12 @@ std::string place_text(const std::optional<trace::Place>& place, std::int64_t st
 
 std::string estimate_text(const RankBytes& plan) {
   return fmt::format(
-      "weights {}, gradients {}, optimizer {}, activations {}, buffers {}: {} in all",
+      "weights {}, gradients {}, optimizer {}, borrowed for a while {}, activations {}, buffers {}: "
+      "{} in all",
       size_text(plan.weights),
       size_text(plan.grads),
       size_text(plan.optimizer),
+      size_text(plan.borrowed),
       size_text(plan.activations),
       size_text(plan.buffers),
       size_text(device_bytes(plan)));

@@ -3,7 +3,7 @@
 
 #include "config/load.hpp"
 #include "config/schedule.hpp"
-#include "memory/chunk_plan.hpp"
+#include "memory/accounting.hpp"
 #include "models/zoo.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
@@ -99,34 +99,66 @@ void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_sampl
   }
 }
 
-/// Chunks are equal on all ranks as long as no axis shards parameters, and so are the bytes.
-void fill_chunks(PlanReport& plan,
-                 const ChunkPlan& chunks,
-                 std::int64_t item_bytes,
-                 const Mesh& mesh) {
-  plan.num_chunks = static_cast<std::int64_t>(chunks.chunks.size());
-  for (const ChunkSpec& chunk : chunks.chunks) {
-    const std::int64_t bytes = chunk.numel * item_bytes;
-    plan.chunk_bytes = std::max(plan.chunk_bytes, bytes);
-    plan.comm_bytes_per_step += mesh.size(chunk.reduce_axes) > 1 ? bytes : 0;
-  }
+/// Everything of the model that does not depend on the rank.
+struct PlanModel {
+  ModelParts parts;
+  ParamUses uses;
+  std::unique_ptr<ChunkPlanner> planner;
+  StoreOptions options;
+  std::int64_t num_states = 0;
+};
+
+PlanModel plan_model(const Config& config, const ParallelContext& alone) {
+  PlanModel model{.parts = make_model(config, alone),
+                  .uses = {},
+                  .planner = nullptr,
+                  .options = store_options(config),
+                  .num_states = 0};
+  model.uses = param_uses(model.parts.blocks);
+  model.planner = make_planner(model.parts.blocks, config);
+  model.num_states = static_cast<std::int64_t>(
+      optimizers().make(yaml_word(config.optimizer.type), config.optimizer)->states().size());
+  return model;
 }
 
-RankBytes rank_bytes(const ParamUses& uses,
-                     const ChunkPlan& chunks,
-                     std::int64_t item_bytes,
-                     std::int64_t num_states,
-                     const Mesh& mesh) {
+ChunkBytes chunk_bytes(const PlanModel& model,
+                       const ChunkPlan& chunks,
+                       const Config& config,
+                       const Mesh& mesh) {
+  return account({.plan = chunks,
+                  .options = model.options,
+                  .chunks_of_blocks = chunks_of_blocks(chunks, model.uses.specs, model.uses.blocks),
+                  .num_states = model.num_states,
+                  .micro_batches = config.train.gradient_accumulation},
+                 mesh);
+}
+
+/// Chunks are equal on all ranks as long as no axis shards parameters, and so is what they move.
+void fill_chunks(PlanReport& plan,
+                 const ChunkPlan& chunks,
+                 const ChunkBytes& bytes,
+                 at::ScalarType compute) {
+  plan.num_chunks = static_cast<std::int64_t>(chunks.chunks.size());
+  for (const ChunkSpec& chunk : chunks.chunks) {
+    plan.chunk_bytes = std::max(plan.chunk_bytes,
+                                chunk.numel * static_cast<std::int64_t>(at::elementSize(compute)));
+  }
+  plan.comm_bytes_per_step = bytes.all_reduced + bytes.reduce_scattered;
+  plan.gather_bytes_per_step = bytes.gathered;
+}
+
+RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mesh& mesh) {
   RankBytes bytes{.rank = mesh.rank()};
-  for (const ParamSpec& spec : uses.specs) {
+  for (const ParamSpec& spec : model.uses.specs) {
     const bool owned = spec.tied_to.empty();
     bytes.parameters += owned ? numel(local_shape(spec.layout, spec.padded, mesh)) : 0;
   }
-  for (const ChunkSpec& chunk : chunks.chunks) {
-    bytes.weights += chunk.numel * item_bytes;
-    bytes.grads += chunk.numel * item_bytes;
-    bytes.optimizer += chunk.numel * item_bytes * num_states;
-  }
+  bytes.weights = chunks.weights;
+  bytes.grads = chunks.grads;
+  bytes.optimizer = chunks.optimizer;
+  bytes.borrowed = chunks.borrowed;
+  bytes.host = chunks.host;
+  bytes.nvme = chunks.nvme;
   return bytes;
 }
 
@@ -134,13 +166,8 @@ RankBytes rank_bytes(const ParamUses& uses,
 
 PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   const ParallelContext alone(config);  // blocks need a context; nothing communicates
-  const ModelParts model = make_model(config, alone);
-  const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, config);
-  const ParamUses uses = param_uses(model.blocks);
-  const StageCost cost = stage_cost(config, model.blocks);
-  const auto item_bytes = static_cast<std::int64_t>(at::elementSize(alone.dtype()));
-  const auto num_states = static_cast<std::int64_t>(
-      optimizers().make(yaml_word(config.optimizer.type), config.optimizer)->states().size());
+  const PlanModel model = plan_model(config, alone);
+  const StageCost cost = stage_cost(config, model.parts.blocks);
 
   PlanReport plan;
   plan.name = config.run.name;
@@ -153,15 +180,21 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   plan.sequence = first.size(Axis::sp);
   plan.tensor = first.size(axes({Axis::t0, Axis::t1, Axis::t2}));
   fill_model(plan, config.model);
-  plan.parameters = num_parameters(model.blocks);
+  plan.parameters = num_parameters(model.parts.blocks);
   plan.flops_per_step = cost.flops * static_cast<double>(plan.accumulation * plan.data);
-  plan.checkpoint_bytes = plan.parameters * item_bytes * (1 + num_states);
+  const auto stored =
+      static_cast<std::int64_t>(at::elementSize(model.options.master)) +
+      static_cast<std::int64_t>(at::elementSize(model.options.state)) * model.num_states;
+  plan.checkpoint_bytes = plan.parameters * stored;
   plan.keep_last = config.checkpoint.keep_last;
-  fill_chunks(plan, planner->plan(uses.specs, uses.blocks, first), item_bytes, first);
   for (int rank = 0; rank < plan.world; ++rank) {
     const Mesh mesh(shape, rank);
-    const ChunkPlan chunks = planner->plan(uses.specs, uses.blocks, mesh);
-    RankBytes bytes = rank_bytes(uses, chunks, item_bytes, num_states, mesh);
+    const ChunkPlan chunks = model.planner->plan(model.uses.specs, model.uses.blocks, mesh);
+    const ChunkBytes held = chunk_bytes(model, chunks, config, mesh);
+    if (rank == 0) {
+      fill_chunks(plan, chunks, held, model.options.compute);
+    }
+    RankBytes bytes = rank_bytes(model, held, mesh);
     bytes.activations = cost.activation_bytes;
     bytes.buffers = loader_bytes(config);
     plan.ranks.push_back(bytes);

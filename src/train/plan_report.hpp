@@ -17,10 +17,14 @@ struct RankBytes {
   std::int64_t weights = 0;
   std::int64_t grads = 0;
   std::int64_t optimizer = 0;
+  std::int64_t borrowed = 0;  ///< gathered weights and whole gradients, at most at once
   std::int64_t activations = 0;
   std::int64_t buffers = 0;
+  std::int64_t host = 0;  ///< beside the device
+  std::int64_t nvme = 0;  ///< on disk
+  /// Of the device.
   [[nodiscard]] std::int64_t total() const {
-    return weights + grads + optimizer + activations + buffers;
+    return weights + grads + optimizer + borrowed + activations + buffers;
   }
 };
 
@@ -39,7 +43,8 @@ struct PlanReport {
   std::string model_note;                        ///< "vocab 61 -> 64", "4 features -> 3 classes"
   std::int64_t num_chunks = 0, chunk_bytes = 0;  ///< largest chunk
   double flops_per_step = 0;
-  std::int64_t comm_bytes_per_step = 0;  ///< payload handed to gradient reductions by one rank
+  std::int64_t comm_bytes_per_step = 0;    ///< payload handed to gradient reductions by one rank
+  std::int64_t gather_bytes_per_step = 0;  ///< parts of weights handed to gathers by one rank
   std::int64_t checkpoint_bytes = 0;
   std::int64_t keep_last = 0;  ///< checkpoints kept; one more exists while a new one is written
   std::vector<std::string>

@@ -33,10 +33,13 @@ std::string steps_line(const PlanReport& plan) {
 }
 
 std::string work_line(const PlanReport& plan) {
-  const std::string comm = plan.comm_bytes_per_step == 0
-                               ? "nothing is reduced"
-                               : fmt::format("{} of gradients reduced by each rank",
-                                             bytes_text(plan.comm_bytes_per_step));
+  std::string comm = plan.comm_bytes_per_step == 0
+                         ? "nothing is reduced"
+                         : fmt::format("{} of gradients reduced by each rank",
+                                       bytes_text(plan.comm_bytes_per_step));
+  if (plan.gather_bytes_per_step > 0) {
+    comm += fmt::format(", {} of its weights gathered", bytes_text(plan.gather_bytes_per_step));
+  }
   return fmt::format("work      {} FLOP per step; {} in {} chunks of at most {}\n",
                      human_count(plan.flops_per_step),
                      comm,
@@ -45,16 +48,19 @@ std::string work_line(const PlanReport& plan) {
 }
 
 std::string rank_table(const PlanReport& plan) {
-  constexpr std::string_view kRow = "{:<10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n";
+  constexpr std::string_view kRow = "{:<8}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}\n";
   std::string text = fmt::format(fmt::runtime(kRow),
                                  "rank",
                                  "params",
                                  "weights",
                                  "grads",
                                  "optim",
+                                 "borrowed",
                                  "activ.",
                                  "buffers",
-                                 "total");
+                                 "total",
+                                 "host",
+                                 "disk");
   for (std::size_t i = 0; i < std::min(plan.ranks.size(), kMaxRankLines); ++i) {
     const RankBytes& rank = plan.ranks[i];
     text += fmt::format(fmt::runtime(kRow),
@@ -63,9 +69,12 @@ std::string rank_table(const PlanReport& plan) {
                         bytes_text(rank.weights),
                         bytes_text(rank.grads),
                         bytes_text(rank.optimizer),
+                        bytes_text(rank.borrowed),
                         bytes_text(rank.activations),
                         bytes_text(rank.buffers),
-                        bytes_text(rank.total()));
+                        bytes_text(rank.total()),
+                        bytes_text(rank.host),
+                        bytes_text(rank.nvme));
   }
   if (plan.ranks.size() > kMaxRankLines) {
     text += fmt::format("... and {} more ranks (all in --format json)\n",
@@ -130,6 +139,7 @@ std::string to_json(const PlanReport& plan) {
                                  {"chunk_bytes", plan.chunk_bytes},
                                  {"flops_per_step", plan.flops_per_step},
                                  {"comm_bytes_per_step", plan.comm_bytes_per_step},
+                                 {"gather_bytes_per_step", plan.gather_bytes_per_step},
                                  {"checkpoint_bytes", plan.checkpoint_bytes},
                                  {"keep_last", plan.keep_last},
                                  {"data", plan.data_lines},
@@ -141,7 +151,10 @@ std::string to_json(const PlanReport& plan) {
                              {"grads", rank.grads},
                              {"optimizer", rank.optimizer},
                              {"activations", rank.activations},
+                             {"borrowed", rank.borrowed},
                              {"buffers", rank.buffers},
+                             {"host", rank.host},
+                             {"nvme", rank.nvme},
                              {"total", rank.total()}});
   }
   return json.dump(2);

@@ -60,6 +60,7 @@ std::optional<std::int64_t> RuleInput::steps() const {
 void check_rules(const RuleInput& input) {
   for (const auto& rules : {run_rules(),
                             mesh_rules(),
+                            memory_rules(),
                             model_rules(input.config.model.type),
                             data_rules(),
                             optimizer_rules(),

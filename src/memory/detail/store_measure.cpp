@@ -86,7 +86,11 @@ void ChunkStore::Impl::follow_measurement() {
   const std::optional<std::int64_t> limit = device_memory().limit();
   const Comm& comm = context.comm(plan.chunks.front().reduce_axes);
   check_equal(fmt::format("{}", fmt::join(trace.recorded(), " ")), "order of blocks", comm);
-  detail::MeasuredInput input{.device_bytes = limit.value_or(0),
+  check(limit.has_value(),
+        ErrorKind::internal,
+        "device-size",
+        "a plan that follows the device's free memory needs its size");
+  detail::MeasuredInput input{.device_bytes = *limit,
                               .home_bytes = largest({home_bytes()}, comm).front(),
                               .shares = *plan.measured,
                               .non_model = largest(std::exchange(non_model, {}), comm),

@@ -24,18 +24,16 @@ constexpr std::size_t kMaxReducing = 2;
 bool ChunkStore::Impl::make_room(std::int64_t bytes, bool may_drop) {
   const std::optional<std::int64_t> budget = cache_budget();
   while (budget && cached_bytes + bytes > *budget) {
-    int victim = -1;
+    std::vector<int> idle;
     for (int chunk = 0; may_drop && chunk < std::ssize(chunks); ++chunk) {
       const bool droppable = !plan.chunks[index(chunk)].resident &&
                              chunks[index(chunk)]->gathered() && progress[index(chunk)].users == 0;
-      if (droppable && (victim < 0 || trace.next_use(chunk) >= trace.next_use(victim))) {
-        victim = chunk;
-      }
+      idle.resize(idle.size() + (droppable ? 1 : 0), chunk);
     }
-    if (victim < 0) {
+    if (idle.empty()) {
       return false;
     }
-    drop(victim);
+    drop(trace.needed_last(idle));
   }
   return true;
 }
@@ -53,16 +51,14 @@ void ChunkStore::Impl::gather(int chunk) {
 
 /// Starts the gathers of what the next blocks need, as far as the budget goes.
 void ChunkStore::Impl::gather_ahead() {
-  for (const int block : trace.next(plan.prefetch)) {
-    for (const int chunk : blocks[index(block)].chunks) {
-      if (chunks[index(chunk)]->gathered()) {
-        continue;
-      }
-      if (!make_room(chunks[index(chunk)]->gathered_bytes(), false)) {
-        return;
-      }
-      gather(chunk);
+  for (const int chunk : trace.chunks_ahead(plan.prefetch)) {
+    if (chunks[index(chunk)]->gathered()) {
+      continue;
     }
+    if (!make_room(chunks[index(chunk)]->gathered_bytes(), false)) {
+      return;
+    }
+    gather(chunk);
   }
 }
 

@@ -1,7 +1,6 @@
 // How does a store come to be? Parameters are listed, planned, given memory and first values.
 #include "core/error.hpp"
 #include "memory/detail/store_impl.hpp"
-#include "memory/device_memory.hpp"
 
 #include <algorithm>
 #include <set>
@@ -65,12 +64,6 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
   progress.resize(plan.chunks.size());
   trace = detail::StepTrace(chunks_of(blocks));
   if (plan.measured && options.training) {
-    check(device_memory().limit().has_value(),
-          ErrorKind::config,
-          "gemini-device-memory",
-          "parallel.gemini.placement: auto places chunks by what is free on the device, and a cpu "
-          "has "
-          "no size of its own\n  fix   run: {{device_memory: 8GiB}}, or placement: static");
     measuring.emplace();
   }
 }

@@ -35,6 +35,23 @@ std::span<const int> StepTrace::next(std::int64_t count) const {
   return rest.first(std::min(rest.size(), static_cast<std::size_t>(count)));
 }
 
+std::vector<int> StepTrace::chunks_ahead(std::int64_t count) const {
+  std::vector<int> chunks;
+  for (const int block : next(count)) {
+    const std::vector<int>& used = uses_[static_cast<std::size_t>(block)];
+    chunks.insert(chunks.end(), used.begin(), used.end());
+  }
+  return chunks;
+}
+
+int StepTrace::needed_last(std::span<const int> chunks) const {
+  int last = chunks.front();
+  for (const int chunk : chunks) {
+    last = next_use(chunk) >= next_use(last) ? chunk : last;
+  }
+  return last;
+}
+
 bool StepTrace::uses(int block, int chunk) const {
   const std::vector<int>& chunks = uses_[static_cast<std::size_t>(block)];
   return std::ranges::find(chunks, chunk) != chunks.end();

@@ -26,17 +26,21 @@ class StepTrace {
   [[nodiscard]] std::size_t position() const noexcept { return current_.size(); }
   /// Whether what comes next is known.
   [[nodiscard]] bool known() const noexcept { return active_ && following_; }
-  /// The blocks of the next `count` acquisitions of this step; fewer at its end, none if unknown.
-  [[nodiscard]] std::span<const int> next(std::int64_t count) const;
+  /// The chunks of the next `count` acquisitions of this step, in order and perhaps more than once;
+  /// fewer at its end, none if unknown.
+  [[nodiscard]] std::vector<int> chunks_ahead(std::int64_t count) const;
   /// Acquisitions until the chunk is used again, across the end of the step into the next one;
   /// a number larger than any other if unknown or never. 1: by the next acquisition.
   [[nodiscard]] std::int64_t next_use(int chunk) const;
   /// Whether one of the next `count` acquisitions uses the chunk.
   [[nodiscard]] bool used_soon(int chunk, std::int64_t count) const;
+  /// The one of `chunks` whose next use is farthest (Belady); of equals the last.
+  [[nodiscard]] int needed_last(std::span<const int> chunks) const;
   /// The whole recorded step.
   [[nodiscard]] std::span<const int> recorded() const noexcept { return recorded_; }
 
  private:
+  [[nodiscard]] std::span<const int> next(std::int64_t count) const;
   [[nodiscard]] bool uses(int block, int chunk) const;
 
   std::vector<std::vector<int>> uses_;

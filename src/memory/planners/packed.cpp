@@ -57,16 +57,39 @@ struct Packing {
   std::int64_t target_numel = 0;
   bool shard = false;
   bool one_block = false;  ///< a chunk holds parameters of one block only
+  bool searches = false;   ///< target_numel to twice as much: the length with the least waste
 };
+
+std::int64_t length_of(const ParamSpec& spec, const Mesh& mesh) {
+  return rounded_up(numel(local_shape(spec.layout, spec.padded, mesh)), kChunkAlignment);
+}
+
+/// The length of chunks: the target, or what the search finds between it and its double.
+std::int64_t chunk_numel(const Packing& packing,
+                         const std::vector<Owner>& order,
+                         std::span<const ParamSpec> params,
+                         const Mesh& mesh) {
+  if (!packing.searches) {
+    return packing.target_numel;
+  }
+  constexpr std::int64_t kInterval = 1024;
+  std::vector<std::int64_t> lengths;
+  for (const Owner& owner : order) {
+    lengths.push_back(length_of(params[static_cast<std::size_t>(owner.param)], mesh));
+  }
+  return search_chunk_numel(
+      lengths,
+      {.min_numel = packing.target_numel, .range = packing.target_numel, .interval = kInterval});
+}
 
 /// Fills chunks one after the other.
 class Packer {
  public:
-  Packer(const Packing& packing, const Mesh& mesh) : packing_(packing), mesh_(mesh) {}
+  Packer(const Packing& packing, std::int64_t target_numel, const Mesh& mesh)
+      : packing_(packing), target_numel_(target_numel), mesh_(mesh) {}
 
   void add(const Owner& owner, const ParamSpec& spec) {
-    const std::int64_t length =
-        rounded_up(numel(local_shape(spec.layout, spec.padded, mesh_)), kChunkAlignment);
+    const std::int64_t length = length_of(spec, mesh_);
     if (plan_.chunks.empty() || !fits(owner, spec, length)) {
       close();
       ChunkSpec& chunk = plan_.chunks.emplace_back();
@@ -91,7 +114,7 @@ class Packer {
     const bool same_blocks =
         owner.first_block == opened_by_.first_block && owner.last_block == opened_by_.last_block;
     return chunk.reduce_axes == spec.layout.replicated && (same_blocks || !packing_.one_block) &&
-           chunk.numel + length <= packing_.target_numel;
+           chunk.numel + length <= target_numel_;
   }
 
   /// Every rank's part of the finished chunk is equally long and aligned.
@@ -103,6 +126,7 @@ class Packer {
   }
 
   const Packing& packing_;
+  std::int64_t target_numel_;
   const Mesh& mesh_;
   Owner opened_by_;
   ChunkPlan plan_;
@@ -118,8 +142,9 @@ class PackedPlanner : public ChunkPlanner {
   [[nodiscard]] ChunkPlan plan(std::span<const ParamSpec> params,
                                std::span<const std::vector<int>> blocks,
                                const Mesh& mesh) const override {
-    Packer packer(packing_, mesh);
-    for (const Owner& owner : backward_order(params, blocks)) {
+    const std::vector<Owner> order = backward_order(params, blocks);
+    Packer packer(packing_, chunk_numel(packing_, order, params, mesh), mesh);
+    for (const Owner& owner : order) {
       packer.add(owner, params[static_cast<std::size_t>(owner.param)]);
     }
     ChunkPlan plan = packer.finish();
@@ -187,8 +212,10 @@ void move_to_disk(ChunkPlan& plan, double share) {
 }
 
 std::unique_ptr<ChunkPlanner> gemini_planner(const ChunkPlannerRequest& request, Policy policy) {
-  const Packing packing{
-      .target_numel = request.chunk_bytes / request.item_bytes, .shard = true, .one_block = false};
+  const Packing packing{.target_numel = request.chunk_bytes / request.item_bytes,
+                        .shard = true,
+                        .one_block = false,
+                        .searches = !request.gemini.chunk_size};
   return std::make_unique<PackedPlanner>(
       packing,
       [prefetch = request.zero.prefetch,

@@ -74,7 +74,8 @@ TEST_CASE("the line follows the scheduler at every step", "[plot]") {
 
 TEST_CASE("a peak between two drawn updates is drawn, and inside the frame", "[plot]") {
   Config config = tiny_gpt();
-  config.scheduler = {.type = SchedulerType::inverse_sqrt};
+  config.scheduler = {};
+  config.scheduler.type = SchedulerType::inverse_sqrt;
   config.scheduler.warmup_steps = 3;  // of strides of 66 updates
   const auto line = lines_of(lr_plot(config, 100'000)).front();
   const Scheduler scheduler(config.scheduler, config.optimizer.lr, 100'000);

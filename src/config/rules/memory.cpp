@@ -1,0 +1,134 @@
+// Do ZeRO, Gemini and the memory of the device fit together?
+#include "config/rules/rules.hpp"
+
+#include "config/words.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace colossal::detail {
+namespace {
+
+void weights_move_with_stage_3(const RuleInput& in) {
+  const ZeroConfig& zero = in.config.parallel.zero;
+  if (zero.offload != Offload::optimizer_params || zero.stage == 3) {
+    return;
+  }
+  Diagnostic& error = in.error(
+      "zero-offload",
+      "parallel.zero.offload",
+      fmt::format("weights stay on the device at stage {}, so they cannot be offloaded", zero.stage));
+  error.related.push_back(in.with("parallel.zero.stage"));
+  error.why = "only stage 3 cuts weights and gathers them for each block";
+  error.fix = "stage: 3, or offload: optimizer";
+}
+
+void gemini_takes_the_place_of_zero(const RuleInput& in) {
+  const ZeroConfig& zero = in.config.parallel.zero;
+  if (!in.config.parallel.gemini) {
+    return;
+  }
+  const bool stage = zero.stage == 1 || zero.stage == 2;
+  if (!stage && zero.offload == Offload::none) {
+    return;
+  }
+  const char* path = stage ? "parallel.zero.stage" : "parallel.zero.offload";
+  Diagnostic& error =
+      in.error("gemini-zero", path, fmt::format("{} cannot be combined with gemini", path));
+  error.related.push_back(in.with("parallel.gemini.placement"));
+  error.why = "gemini decides what is cut and where it lives";
+  error.fix = "remove it, or remove parallel.gemini";
+}
+
+void bucket_is_used(const RuleInput& in) {
+  if (in.config.parallel.gemini && in.config.parallel.zero.bucket_size) {
+    report_unused(in,
+                  "parallel.zero.bucket_size",
+                  "parallel.gemini.placement",
+                  "the length of gemini's chunks is gemini.chunk_size");
+  }
+}
+
+/// A key of one placement.
+struct PlacementKey {
+  std::string_view path;
+  bool given;
+  bool applies;
+};
+
+void placement_keys_are_used(const RuleInput& in) {
+  if (!in.config.parallel.gemini) {
+    return;
+  }
+  const GeminiConfig& gemini = *in.config.parallel.gemini;
+  const GeminiConfig standard;
+  const bool fixed = gemini.placement == Placement::fixed;
+  const bool measured = gemini.placement == Placement::automatic;
+  const bool constant = gemini.placement == Placement::constant;
+  const std::array<PlacementKey, 7> keys = {{
+      {"shard_param_frac", gemini.shard_param_frac != standard.shard_param_frac, fixed},
+      {"offload_optim_frac", gemini.offload_optim_frac != standard.offload_optim_frac, fixed},
+      {"offload_param_frac", gemini.offload_param_frac != standard.offload_param_frac, fixed},
+      {"const_budget", gemini.const_budget != standard.const_budget, constant},
+      {"steady_cuda_cap_ratio",
+       gemini.steady_cuda_cap_ratio != standard.steady_cuda_cap_ratio,
+       measured},
+      {"margin_ratio", gemini.margin_ratio != standard.margin_ratio, measured},
+      {"reserve", gemini.reserve != standard.reserve, measured},
+  }};
+  for (const PlacementKey& key : keys) {
+    if (key.given && !key.applies) {
+      report_unused(in,
+                    fmt::format("parallel.gemini.{}", key.path),
+                    "parallel.gemini.placement",
+                    fmt::format("placement {} does not read it", word(gemini.placement)));
+    }
+  }
+}
+
+void offloaded_weights_need_both(const RuleInput& in) {
+  if (!in.config.parallel.gemini || in.config.parallel.gemini->placement != Placement::fixed) {
+    return;
+  }
+  const GeminiConfig& gemini = *in.config.parallel.gemini;
+  if (gemini.offload_param_frac == 0 ||
+      (gemini.shard_param_frac == 1 && gemini.offload_optim_frac == 1)) {
+    return;
+  }
+  Diagnostic& error = in.error("gemini-fractions",
+                               "parallel.gemini.offload_param_frac",
+                               "weights in host memory need all weights cut and all optimizer states "
+                               "there, too");
+  error.related.push_back(in.with("parallel.gemini.shard_param_frac"));
+  error.related.push_back(in.with("parallel.gemini.offload_optim_frac"));
+  error.fix = "shard_param_frac: 1 and offload_optim_frac: 1, or offload_param_frac: 0";
+}
+
+void measured_device_has_a_size(const RuleInput& in) {
+  if (!in.config.parallel.gemini || in.config.parallel.gemini->placement != Placement::automatic ||
+      in.config.run.device_memory) {
+    return;
+  }
+  Diagnostic& error = in.error("gemini-device-memory",
+                               "parallel.gemini.placement",
+                               "placement auto needs the size of the device");
+  error.related.push_back(in.with("run.device"));
+  error.why = "it places chunks by what is free, and a cpu has no size of its own";
+  error.fix = "run: {device_memory: 8GiB}, or placement: static";
+}
+
+constexpr std::array<Rule, 6> kRules = {weights_move_with_stage_3,
+                                        gemini_takes_the_place_of_zero,
+                                        bucket_is_used,
+                                        placement_keys_are_used,
+                                        offloaded_weights_need_both,
+                                        measured_device_has_a_size};
+
+}  // namespace
+
+std::span<const Rule> memory_rules() {
+  return kRules;
+}
+
+}  // namespace colossal::detail

@@ -1,0 +1,214 @@
+// Do plans of all policies cut, pack and place as their rules say, and do the formulas hold?
+#include "memory/accounting.hpp"
+#include "memory/chunk_plan.hpp"
+#include "memory_helpers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace colossal {
+namespace {
+
+using test::spec_of;
+
+/// A row of equal blocks of two parameters; 64 * 40 and 64 elements each.
+struct Stack {
+  explicit Stack(int num_blocks) {
+    for (int i = 0; i < num_blocks; ++i) {
+      params.push_back(spec_of("blocks." + std::to_string(i) + ".weight", {64, 40}));
+      params.push_back(spec_of("blocks." + std::to_string(i) + ".bias", {64}));
+      blocks.push_back({2 * i, 2 * i + 1});
+    }
+  }
+  [[nodiscard]] std::int64_t numel_of() const { return std::ssize(blocks) * (64 * 40 + 64); }
+
+  std::vector<ParamSpec> params;
+  std::vector<std::vector<int>> blocks;
+};
+
+ChunkPlan plan_of(const Stack& stack,
+                  const std::string& policy,
+                  ChunkPlannerRequest request,
+                  int ranks) {
+  request.item_bytes = 4;
+  request.chunk_bytes = request.chunk_bytes == 0 ? 4 * 4096 : request.chunk_bytes;
+  return chunk_planners()
+      .make(policy, request)
+      ->plan(stack.params, stack.blocks, Mesh(MeshShape{.dp = ranks}, 0));
+}
+
+ChunkBytes bytes_of(const Stack& stack,
+                    const ChunkPlan& plan,
+                    const StoreOptions& options,
+                    int ranks) {
+  const auto chunks = chunks_of_blocks(plan, stack.params, stack.blocks);
+  return account({.plan = plan,
+                  .options = options,
+                  .chunks_of_blocks = chunks,
+                  .num_states = 2,
+                  .micro_batches = 1},
+                 Mesh(MeshShape{.dp = ranks}, 0));
+}
+
+StoreOptions mixed() {
+  StoreOptions options;
+  options.compute = at::kBFloat16;
+  options.grad = at::kBFloat16;
+  options.reduce = at::kBFloat16;
+  return options;
+}
+
+TEST_CASE("the published chunk length of a small GPT-2 is found again", "[memory]") {
+  // 2 layers of width 128, 50258 tokens, 1024 positions (zero-gemini-elixir 4.3).
+  std::vector<std::int64_t> lengths = {6'433'024, 131'072};
+  for (int layer = 0; layer < 2; ++layer) {
+    for (const std::int64_t length :
+         {128, 128, 49'152, 384, 16'384, 128, 128, 128, 65'536, 512, 65'536, 128}) {
+      lengths.push_back(length);
+    }
+  }
+  lengths.insert(lengths.end(), {128, 128});
+  CHECK(search_chunk_numel(lengths, {.min_numel = 0, .range = 1 << 20, .interval = 128}) ==
+        527'872);
+  const std::vector<std::int64_t> usual(lengths.begin() + 1, lengths.end());
+  CHECK(packing_waste(usual, 527'872) == 0);
+}
+
+TEST_CASE("the chunk length found wastes no more than any other tried", "[memory]") {
+  std::mt19937 random(5);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::int64_t> lengths(1 + random() % 20);
+    std::ranges::generate(lengths, [&] { return 1 + static_cast<std::int64_t>(random() % 100); });
+    const ChunkSearch search{.min_numel = 100, .range = 400, .interval = 10};
+    const std::int64_t best = search_chunk_numel(lengths, search);
+    for (std::int64_t size = 100; size <= 500; size += 10) {
+      CHECK(packing_waste(lengths, best) <= packing_waste(lengths, size));
+    }
+  }
+}
+
+TEST_CASE("waste is what packing leaves", "[memory]") {
+  CHECK(packing_waste(std::vector<std::int64_t>{3, 3, 4}, 6) == 2);
+  CHECK(packing_waste(std::vector<std::int64_t>{4, 4}, 6) == 4);
+  CHECK(packing_waste(std::vector<std::int64_t>{}, 6) == 0);
+}
+
+TEST_CASE("stages cut what their number says", "[memory]") {
+  const Stack stack(4);
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      const ChunkPlan plan = plan_of(stack, std::to_string(stage), {}, ranks);
+      CHECK(plan.shard_grads == (stage >= 2));
+      for (const ChunkSpec& chunk : plan.chunks) {
+        CHECK(chunk.shard_axes == (stage > 0 ? chunk.reduce_axes : AxisSet{}));
+        CHECK(chunk.resident == (stage < 3));
+        CHECK(chunk.numel % (stage > 0 ? 64 * ranks : 64) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("a chunk of stage 3 belongs to one block; smaller stages fill chunks", "[memory]") {
+  const Stack stack(4);
+  CHECK(plan_of(stack, "3", {.chunk_bytes = 1 << 20}, 2).chunks.size() == 4);
+  CHECK(plan_of(stack, "1", {.chunk_bytes = 1 << 20}, 2).chunks.size() == 1);
+}
+
+TEST_CASE("fractions place chunks in order until their share is reached", "[memory]") {
+  const Stack stack(4);
+  ChunkPlannerRequest request;
+  request.gemini.shard_param_frac = 0.5;
+  request.gemini.offload_optim_frac = 0.25;
+  const ChunkPlan plan = plan_of(stack, "static", request, 2);
+  REQUIRE(plan.chunks.size() == 4);
+  std::vector<bool> resident;
+  std::vector<bool> host;
+  for (const ChunkSpec& chunk : plan.chunks) {
+    resident.push_back(chunk.resident);
+    host.push_back(chunk.optim_home == Tier::host);
+  }
+  CHECK(resident == std::vector<bool>{true, true, false, false});
+  CHECK(host == std::vector<bool>{true, false, false, false});
+}
+
+TEST_CASE("cuda and cpu are the ends of static", "[memory]") {
+  const Stack stack(3);
+  for (const ChunkSpec& chunk : plan_of(stack, "cuda", {}, 2).chunks) {
+    CHECK(
+        (!chunk.resident && chunk.param_home == Tier::device && chunk.optim_home == Tier::device));
+  }
+  for (const ChunkSpec& chunk : plan_of(stack, "cpu", {}, 2).chunks) {
+    CHECK((!chunk.resident && chunk.param_home == Tier::host && chunk.optim_home == Tier::host));
+  }
+}
+
+TEST_CASE("a share of the states goes to disk, their masters to host memory", "[memory]") {
+  const Stack stack(4);
+  ChunkPlannerRequest request;
+  request.gemini.nvme = NvmeConfig{.path = "/disk", .fraction = 0.5};
+  const ChunkPlan plan = plan_of(stack, "cuda", request, 1);
+  const auto on_disk = std::ranges::count_if(plan.chunks, &ChunkSpec::states_on_disk);
+  CHECK(on_disk == 2);
+  CHECK(plan.chunks[0].optim_home == Tier::host);
+  CHECK(plan.chunks[3].optim_home == Tier::device);
+  const ChunkBytes bytes = bytes_of(stack, plan, {}, 1);
+  CHECK(bytes.nvme == stack.numel_of() / 2 * 8);
+}
+
+TEST_CASE("bytes of a rank follow the formulas of mixed precision Adam", "[memory]") {
+  // zero-gemini-elixir 16, with 16-bit gradients: 2 weights, 2 gradients, 12 master and moments.
+  const Stack stack(16);
+  const std::int64_t psi = stack.numel_of();
+  for (const int ranks : {1, 2, 4}) {
+    const auto total = [&](const std::string& stage) {
+      const ChunkBytes bytes = bytes_of(stack, plan_of(stack, stage, {}, ranks), mixed(), ranks);
+      CHECK(bytes.host == 0);
+      return static_cast<double>(bytes.weights + bytes.grads + bytes.optimizer);
+    };
+    const auto n = static_cast<double>(ranks);
+    const auto size = static_cast<double>(psi);
+    CHECK(total("0") == Approx(16 * size).epsilon(0.02));
+    CHECK(total("1") == Approx(4 * size + 12 * size / n).epsilon(0.02));
+    CHECK(total("2") == Approx(2 * size + 14 * size / n).epsilon(0.02));
+    CHECK(total("3") == Approx(16 * size / n).epsilon(0.02));
+  }
+}
+
+TEST_CASE("what is lent at once at stage 3 is two blocks and those ahead", "[memory]") {
+  const Stack stack(10);
+  const std::int64_t block = (64 * 40 + 64) * 2;
+  ChunkPlannerRequest request;
+  for (const std::int64_t prefetch : {0, 1, 2, 4}) {
+    request.zero.prefetch = prefetch;
+    const ChunkBytes bytes = bytes_of(stack, plan_of(stack, "3", request, 2), mixed(), 2);
+    // Weights of the block and those ahead; gradients of the block and two that are being reduced.
+    CHECK(bytes.borrowed <= (1 + prefetch + 3) * block);
+    CHECK(bytes.borrowed >= (1 + prefetch) * block);
+  }
+}
+
+TEST_CASE("collectives are handed what the formulas say", "[memory]") {
+  const Stack stack(8);
+  const std::int64_t psi = stack.numel_of() * 2;
+  const auto bytes = [&](const std::string& stage, std::int64_t prefetch) {
+    ChunkPlannerRequest request;
+    request.zero.prefetch = prefetch;
+    return bytes_of(stack, plan_of(stack, stage, request, 2), mixed(), 2);
+  };
+  CHECK(bytes("0", 0).all_reduced == psi);
+  CHECK(bytes("0", 0).gathered == 0);
+  for (const char* stage : {"1", "2"}) {
+    CHECK(bytes(stage, 0).reduce_scattered == psi);
+    CHECK(bytes(stage, 0).gathered == psi / 2);
+  }
+  CHECK(bytes("3", 0).reduce_scattered == psi);
+  CHECK(bytes("3", 0).gathered == psi);  // twice a half
+  CHECK(bytes("3", 2).gathered < psi);   // what stays at the turn is not gathered again
+}
+
+}  // namespace
+}  // namespace colossal
