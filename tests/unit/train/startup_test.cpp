@@ -5,7 +5,6 @@
 #include "support/catch.hpp"
 #include "train/environment.hpp"
 #include "train/foreign.hpp"
-#include "train/summary.hpp"
 
 #include <new>
 #include <nlohmann/json.hpp>
@@ -71,25 +70,4 @@ TEST_CASE("the environment names versions and the command", "[startup]") {
   const double age = seconds_since_process_start({});
   CHECK(age >= 0);
   CHECK(age < 600);
-}
-
-TEST_CASE("a summary has null where nothing was measured", "[startup]") {
-  RunSummary summary;
-  summary.reason = "finished";
-  summary.output_dir = "runs/a";
-  auto json = nlohmann::json::parse(to_json_line(summary));
-  CHECK(json.at("loss").is_null());
-  CHECK(json.at("eval_loss").is_null());
-  CHECK(to_text(summary).find("nothing to continue") != std::string::npos);
-  summary.loss = 1.5;
-  summary.eval_loss = 2.5;
-  summary.checkpoint = "runs/a/checkpoints/step-00000001";
-  json = nlohmann::json::parse(to_json_line(summary));
-  CHECK(json.at("loss") == 1.5);
-  CHECK(to_text(summary).find("loss 1.5000, validation loss 2.5000 (perplexity 12.18)") !=
-        std::string::npos);
-  CHECK(to_text(summary).find(" eval --checkpoint runs/a ") != std::string::npos);
-  CHECK(to_text(summary).find(" generate ") == std::string::npos);
-  summary.generates = true;
-  CHECK(to_text(summary).find(" generate --checkpoint runs/a --prompt ") != std::string::npos);
 }
