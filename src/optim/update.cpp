@@ -27,6 +27,16 @@ void for_each_run(std::span<FlatShard> shards, const ShardCall& call) {
   }
 }
 
+at::Tensor& sums_of(LocalSums& local,
+                    const AxisSet& shard_axes,
+                    std::span<Parameter* const> parameters) {
+  at::Tensor& sums = local[shard_axes.to_ulong()];
+  if (!sums.defined()) {
+    sums = at::zeros({2, std::ssize(parameters)}, at::kDouble);
+  }
+  return sums;
+}
+
 at::Tensor add_up(const LocalSums& local,
                   std::span<Parameter* const> parameters,
                   const ParallelContext& context) {
@@ -62,15 +72,11 @@ void apply_update(const Optimizer& optimizer,
   for (int index = 0; index < optimizer.sweeps(); ++index) {
     const bool measures = index + 1 < optimizer.sweeps();
     LocalSums local;
-    visit([&](std::span<FlatShard> shards) {
-      for_each_run(shards, [&](std::span<FlatShard> run) {
-        at::Tensor& sums = measures ? local[run.front().shard_axes.to_ulong()] : total;
-        if (measures && !sums.defined()) {
-          sums = at::zeros({2, std::ssize(parameters)}, at::kDouble);
-        }
-        optimizer.sweep(index, run, groups, info, sums);
-      });
-    });
+    const ShardCall sweep = [&](std::span<FlatShard> run) {
+      at::Tensor& sums = measures ? sums_of(local, run.front().shard_axes, parameters) : total;
+      optimizer.sweep(index, run, groups, info, sums);
+    };
+    visit([&](std::span<FlatShard> shards) { for_each_run(shards, sweep); });
     if (measures) {
       total = add_up(local, parameters, context);
     }

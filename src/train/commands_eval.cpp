@@ -19,7 +19,6 @@
 #include <array>
 #include <cmath>
 #include <csignal>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

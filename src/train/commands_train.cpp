@@ -106,20 +106,24 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
   }
   const bool reload = agree && loaded->uses_run_time;
   FailureRecord failures(options.dry_run || reload ? "" : loaded->config.run.output_dir);
+  // The ranks' common start time, and what follows from it; false if that is an error.
+  const auto load_again = [&](const Comm& world) {
+    load.run_time = decide_on_rank_0(world, start_time);
+    Loaded named = colossal::load(options.config.config, load);
+    const bool tell = print && named.has_errors();  // its warnings have been told
+    loaded = accept_or_report(std::move(named), tell, options.config.json_diagnostics);
+    if (loaded) {
+      failures.move_to(options.dry_run ? "" : loaded->config.run.output_dir);
+    }
+    return loaded.has_value();
+  };
   std::optional<TrainSession> session;  // outlives an error: its folder stays locked meanwhile
   return run_connected(
       Config(loaded->config),
       launch,
       [&](World& world) {
-        if (reload) {
-          load.run_time = decide_on_rank_0(world.comm(), start_time);
-          Loaded named = colossal::load(options.config.config, load);
-          const bool tell = print && named.has_errors();  // its warnings have been told
-          loaded = accept_or_report(std::move(named), tell, options.config.json_diagnostics);
-          if (!loaded) {
-            return kConfigExit;
-          }
-          failures.move_to(options.dry_run ? "" : loaded->config.run.output_dir);
+        if (reload && !load_again(world.comm())) {
+          return kConfigExit;
         }
         const int code = session.emplace(options, *loaded, world, signals, failures).run();
         session.reset();

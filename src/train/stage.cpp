@@ -250,14 +250,14 @@ Activation BlockStage::forward(int index, const Batch& batch) {
     out = impl_->run_block(block, in, batch, BlockUse::forward);
     if (impl_->segments[block] == kKept) {
       pass.tapes.push_back(tape_of(in, out));
-    } else {
-      // The graph that autograd made goes now; without autograd other kernels might have run, and
-      // the results must be those of the second run to the last bit.
-      out = cut(out);
-      Tape& tape = pass.tapes.emplace_back();
-      if (impl_->segments[block] == static_cast<int>(block)) {
-        tape.input = in;
-      }
+      continue;
+    }
+    // The graph that autograd made goes now; without autograd other kernels might have run, and the
+    // results must be those of the second run to the last bit.
+    out = cut(out);
+    Tape& tape = pass.tapes.emplace_back();
+    if (impl_->segments[block] == static_cast<int>(block)) {
+      tape.input = in;
     }
   }
   Activation result = cut(out);

@@ -59,7 +59,7 @@ TEST_CASE("the shipped configurations of mixed precision train and resume", "[co
     const Arguments command = {
         "train", (configs / name).string() + ".yaml", "--output-dir", output.string()};
     run_expecting(0, command);
-    const std::map<std::int64_t, Json> whole = records(output);
+    const auto whole = records(output);
     REQUIRE(whole.rbegin()->first == 50);
     CHECK(whole.rbegin()->second["loss"] < whole.begin()->second["loss"]);
     const bool scaled = whole.rbegin()->second.contains("loss_scale");
@@ -81,6 +81,38 @@ TEST_CASE("the shipped configurations of mixed precision train and resume", "[co
       CHECK(record["grad_norm"] == whole.at(step)["grad_norm"]);
     }
   }
+}
+
+TEST_CASE("the shipped configurations of memory policies train to the loss of the plain one",
+          "[configs]") {
+  const TempDir folder;
+  const fs::path configs = fs::path(COLOSSAL_SOURCE_DIR) / "configs";
+  const auto last_loss = [&](const std::string& name, const Arguments& more) {
+    const fs::path output = folder.path() / name;
+    Arguments all = {"train",
+                     (configs / name).string() + ".yaml",
+                     "--nproc",
+                     "2",
+                     "--output-dir",
+                     output.string()};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = run_expecting(0, all);
+    const auto whole = records(output);
+    REQUIRE(whole.rbegin()->first == 50);
+    return std::pair(whole.rbegin()->second["loss"].get<double>(), outcome);
+  };
+  const double plain = last_loss("tiny-cpu", {}).first;
+  const std::string disk = "parallel.gemini.nvme.path=" + folder.path().string();
+  CHECK(last_loss("gpt-zero1-cpu", {}).first == Approx(plain).epsilon(1e-6));
+  CHECK(last_loss("gpt-zero3-cpu", {}).first == Approx(plain).epsilon(1e-6));
+  CHECK(last_loss("gpt-gemini-static-cpu", {}).first == Approx(plain).epsilon(1e-6));
+  CHECK(last_loss("gpt-gemini-auto-cpu", {}).first == Approx(plain).epsilon(1e-6));
+  const auto nvme = last_loss("gpt-gemini-nvme-cpu", {"--set", disk});
+  CHECK(nvme.first == Approx(plain).epsilon(1e-6));
+  CHECK(count(nvme.second.err, "of optimizer states in") == 1);
+  CHECK(last_line(nvme.second).at("nvme_peak").get<double>() > 0);
+  // bf16: near, not equal
+  CHECK(last_loss("gpt-zero2-offload-cpu", {}).first == Approx(plain).epsilon(0.05));
 }
 
 TEST_CASE("every line of schedules-cpu.yaml can be moved out of its comment", "[configs]") {

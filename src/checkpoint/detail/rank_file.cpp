@@ -71,6 +71,9 @@ class RankWriter {
 };
 
 void write_boxes(RankWriter& writer, const TensorRecord& record, StoredTensor& stored) {
+  if (record.bring) {
+    record.bring();
+  }
   for (const Region& region : record.regions) {
     if (numel(region.extent) == 0) {
       continue;
@@ -112,9 +115,6 @@ RankTable write_rank_file(const fs::path& folder, int rank, std::span<const Tens
   RankWriter writer(path, fault::write_limit(rank));
   for (const TensorRecord& record : records) {
     if (record.owner) {
-      if (record.bring) {
-        record.bring();
-      }
       write_boxes(writer, record, table.tensors[index.at(record.name)]);
     }
   }

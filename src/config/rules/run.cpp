@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string_view>
 
 namespace colossal::detail {
 namespace {
@@ -29,6 +31,18 @@ void name_is_a_folder(const RuleInput& in) {
   error.fix = "run: {name: ...} with 1 to 80 of A-Z a-z 0-9 . _ -";
 }
 
+/// The first byte of a text that is not UTF-8; nothing if all is.
+std::optional<unsigned char> first_bad_byte(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text, i);
+    if (length == 0) {
+      return static_cast<unsigned char>(text[i]);
+    }
+    i += length;
+  }
+  return std::nullopt;
+}
+
 /// Words that are no YAML - a folder on the command line, the working directory - may hold any
 /// bytes, but the configuration is stored as text that must be read again.
 void texts_are_utf8(const RuleInput& in) {
@@ -36,15 +50,9 @@ void texts_are_utf8(const RuleInput& in) {
     if (field.path == "run.name") {
       continue;  // which may have far fewer characters
     }
-    for (std::size_t i = 0; i < field.text.size();) {
-      const std::size_t length = utf8_length(field.text, i);
-      if (length == 0) {
-        const auto byte = static_cast<unsigned char>(field.text[i]);
-        in.error("not-utf8", field.path, fmt::format("byte 0x{:02x} is not valid UTF-8", byte))
-            .fix = "choose a name or a folder that is UTF-8";
-        break;
-      }
-      i += length;
+    if (const auto byte = first_bad_byte(field.text)) {
+      in.error("not-utf8", field.path, fmt::format("byte 0x{:02x} is not valid UTF-8", *byte)).fix =
+          "choose a name or a folder that is UTF-8";
     }
   }
 }

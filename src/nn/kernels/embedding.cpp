@@ -45,6 +45,17 @@ struct Args {
   std::int64_t hidden;
 };
 
+/// Adds gradient row `place` to `sum`.
+template <class S>
+[[gnu::always_inline]] inline void add_row(const Args<S>& a,
+                                           Wide<S>* __restrict sum,
+                                           std::int64_t place) {
+  const S* __restrict grad = a.grad + place * a.hidden;
+  for (std::int64_t i = 0; i < a.hidden; ++i) {
+    sum[i] += load(grad[i]);
+  }
+}
+
 /// Rows [begin, end) of the table; `sum` holds one row.
 template <class S>
 [[gnu::always_inline]] inline void add_rows(const Args<S>& a,
@@ -57,10 +68,7 @@ template <class S>
     }
     std::fill_n(sum, a.hidden, Wide<S>{0});
     for (std::int64_t p = a.first[r]; p < a.first[r + 1]; ++p) {
-      const S* __restrict grad = a.grad + a.places[p] * a.hidden;
-      for (std::int64_t i = 0; i < a.hidden; ++i) {
-        sum[i] += load(grad[i]);
-      }
+      add_row(a, sum, a.places[p]);
     }
     S* __restrict out = a.out + r * a.hidden;
     for (std::int64_t i = 0; i < a.hidden; ++i) {

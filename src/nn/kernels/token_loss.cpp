@@ -53,6 +53,18 @@ template <class T>
   z[label] -= T{1};
 }
 
+/// Sum of exp(z - top), which takes the place of z.
+template <class T>
+[[gnu::always_inline]] inline T exponentials(T* __restrict z, std::int64_t vocabulary, T top) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t v = 0; v < vocabulary; ++v) {
+    z[v] = vector_exp(z[v] - top);
+    sum += z[v];
+  }
+  return sum;
+}
+
 /// -log softmax(z)[label]; with want_grad, z becomes (softmax - onehot) * kLossGradScale.
 template <class S>
 [[gnu::always_inline]] inline double row_loss(const Args<S>& a, std::int64_t r) {
@@ -69,11 +81,7 @@ template <class S>
   T sum = 0;
   if constexpr (!kIsHalf<S>) {
     if (a.want_grad) {
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t v = 0; v < a.vocabulary; ++v) {
-        z[v] = vector_exp(z[v] - top);
-        sum += z[v];
-      }
+      sum = exponentials(z, a.vocabulary, top);
       normalise(z, a.vocabulary, label, sum);
       return std::log(static_cast<double>(sum)) + static_cast<double>(top - target);
     }

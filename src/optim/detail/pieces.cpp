@@ -10,24 +10,28 @@ namespace {
 
 constexpr std::int64_t kGrain = 32768;  // elements a thread takes at least
 
+/// Appends the pieces of one segment.
+void cut(std::vector<Piece>& pieces, int shard, const Segment& segment) {
+  std::int64_t before = pieces.empty() ? 0 : pieces.back().before + pieces.back().count;
+  for (std::int64_t element = segment.begin; element < segment.end; element += kPiece) {
+    const std::int64_t count = std::min(kPiece, segment.end - element);
+    pieces.push_back({.shard = shard,
+                      .param = segment.param,
+                      .at = segment.offset + element - segment.begin,
+                      .count = count,
+                      .element = element,
+                      .before = before});
+    before += count;
+  }
+}
+
 }  // namespace
 
 std::vector<Piece> cut(std::span<const FlatShard> shards) {
   std::vector<Piece> pieces;
-  std::int64_t before = 0;
   for (int shard = 0; shard < std::ssize(shards); ++shard) {
     for (const Segment& segment : shards[static_cast<std::size_t>(shard)].segments) {
-      for (std::int64_t element = segment.begin; element < segment.end; element += kPiece) {
-        const std::int64_t count = std::min(kPiece, segment.end - element);
-        const std::int64_t at = segment.offset + element - segment.begin;
-        pieces.push_back({.shard = shard,
-                          .param = segment.param,
-                          .at = at,
-                          .count = count,
-                          .element = element,
-                          .before = before});
-        before += count;
-      }
+      cut(pieces, shard, segment);
     }
   }
   return pieces;
