@@ -179,7 +179,15 @@ void check_evaluation(RankContext& ctx, Config (*make_config)(const std::filesys
     require_relative(expected.loss, report.loss, 1e-12, "evaluation loss");
     CHECK(report.tokens == expected.tokens);
     CHECK(report.samples == expected.samples);
+    CHECK(report.accuracy == expected.accuracy);
   }
+}
+
+/// tiny_mlp() for those who hand out folders: it needs none.
+Config mlp_in(const std::filesystem::path& /*folder*/) {
+  Config config = tiny_mlp();
+  config.eval.at_end = true;  // synthetic data have an evaluation split for those who evaluate
+  return config;
 }
 
 /// Two steps after the checkpoint `from` (empty: the start), saved in `root`; their reports are
@@ -250,23 +258,27 @@ RANKS_TEST_CASE("the rate of a step is the same on 4 processes", "[equivalence]"
 RANKS_TEST_CASE("evaluation on 2 processes equals evaluation on one", "[equivalence]", 2) {
   check_evaluation(ctx, tiny_text_gpt);
   check_evaluation(ctx, tiny_tokens_gpt);
+  check_evaluation(ctx, mlp_in);
 }
 
 RANKS_TEST_CASE("evaluation on 4 processes equals evaluation on one", "[equivalence]", 4) {
   check_evaluation(ctx, tiny_text_gpt);
   check_evaluation(ctx, tiny_tokens_gpt);
+  check_evaluation(ctx, mlp_in);
 }
 
 RANKS_TEST_CASE("a run moves from 2 processes to 1 and back", "[equivalence]", 2) {
   check_resume_chain(ctx, [](const std::filesystem::path& /*folder*/) { return tiny_gpt(); });
   check_resume_chain(ctx, tiny_tokens_gpt);
   check_resume_chain(ctx, tiny_blend_gpt);
+  check_resume_chain(ctx, mlp_in);
 }
 
 RANKS_TEST_CASE("a run moves from 4 processes to 1 and back", "[equivalence]", 4) {
   check_resume_chain(ctx, [](const std::filesystem::path& /*folder*/) { return tiny_gpt(); });
   check_resume_chain(ctx, tiny_tokens_gpt);
   check_resume_chain(ctx, tiny_blend_gpt);
+  check_resume_chain(ctx, mlp_in);
 }
 
 RANKS_TEST_CASE("loss and gradient of padded rows do not depend on the split (transformers 34191)",
