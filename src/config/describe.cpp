@@ -19,8 +19,8 @@ constexpr Range kLayers = between(1, 1e5);
 /// Seconds of a wait: up to a year.
 constexpr Range kWait = {.min = 0, .max = 366.0 * 86400, .min_open = true};
 constexpr Range kFraction = below(0, 1);
-/// Bytes of memory or disk: up to 2^60.
-constexpr Range kBytes = between(1, 1152921504606846976.0);
+/// Bytes of memory or disk: up to a petabyte.
+constexpr Range kBytes = between(1, 1e15);
 constexpr std::array<std::string_view, 4> kBudgets = {"steps", "epochs", "tokens", "samples"};
 constexpr std::array<std::string_view, 2> kWarmups = {"warmup_steps", "warmup_ratio"};
 /// Schedules with a warm-up, with a decay that ends, and with a lowest rate.

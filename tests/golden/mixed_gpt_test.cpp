@@ -75,7 +75,7 @@ Trained run(const Golden& golden, Precision precision) {
       local.copy_(golden.tensor("gpt/weights/" + record.name.substr(kModel.size())));
     }
   }
-  trainer.parts().store->publish();
+  trainer.parts().store->publish_masters();
   return finish(trainer);
 }
 

@@ -15,16 +15,16 @@ namespace {
 
 using test::spec_of;
 
-/// A row of equal blocks of two parameters; 64 * 40 and 64 elements each.
+/// A row of equal blocks of two parameters, 4096 elements together: a chunk.
 struct Stack {
   explicit Stack(int num_blocks) {
     for (int i = 0; i < num_blocks; ++i) {
-      params.push_back(spec_of("blocks." + std::to_string(i) + ".weight", {64, 40}));
-      params.push_back(spec_of("blocks." + std::to_string(i) + ".bias", {64}));
+      params.push_back(spec_of("blocks." + std::to_string(i) + ".weight", {64, 56}));
+      params.push_back(spec_of("blocks." + std::to_string(i) + ".bias", {512}));
       blocks.push_back({2 * i, 2 * i + 1});
     }
   }
-  [[nodiscard]] std::int64_t numel_of() const { return std::ssize(blocks) * (64 * 40 + 64); }
+  [[nodiscard]] std::int64_t numel_of() const { return std::ssize(blocks) * 4096; }
 
   std::vector<ParamSpec> params;
   std::vector<std::vector<int>> blocks;
@@ -180,7 +180,7 @@ TEST_CASE("bytes of a rank follow the formulas of mixed precision Adam", "[memor
 
 TEST_CASE("what is lent at once at stage 3 is two blocks and those ahead", "[memory]") {
   const Stack stack(10);
-  const std::int64_t block = (64 * 40 + 64) * 2;
+  const std::int64_t block = std::int64_t{4096} * 2;
   ChunkPlannerRequest request;
   for (const std::int64_t prefetch : {0, 1, 2, 4}) {
     request.zero.prefetch = prefetch;
