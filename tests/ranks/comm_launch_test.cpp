@@ -74,6 +74,30 @@ TEST_CASE("equal lines of several ranks appear once, others with their rank", "[
   CHECK(count_of(job->err(), "\nraw line of rank 0\n") == 1);
 }
 
+TEST_CASE("output of any size and kind arrives whole", "[launch]") {
+  const auto job = launch(2, "noise");
+  REQUIRE(job->wait(100s) == 0);
+  const std::string& out = job->out();
+  const std::string& err = job->err();
+  const std::string bytes("\0\xff\x1b[31m", 7);
+  CHECK(count_of(out, "long " + std::string(1 << 20, 'a') + "\n" + bytes + "\n") == 1);
+  CHECK(count_of(err, "[rank 1] long " + std::string(1 << 20, 'b') + "\n") == 1);
+  CHECK(count_of(out, " of 0\n") == 20'000);
+  CHECK(count_of(err, "[rank 1] line ") == 20'000);
+  CHECK(out.find("line 9998 of 0\nline 9999 of 0\nline 10000 of 0\n") != std::string::npos);
+  CHECK(out.ends_with("the end of 0"));
+  CHECK(count_of(err, "[rank 1] the end of 1") == 1);
+}
+
+TEST_CASE("a process that a rank leaves behind does not keep the job", "[launch]") {
+  const auto job = launch(2, "family");
+  REQUIRE(job->wait(100s) == 0);  // the process left behind sleeps for 300 s
+  const auto pids = lingering_pids(*job, 2);
+  for (const pid_t pid : pids) {
+    ::kill(pid, SIGKILL);
+  }
+}
+
 TEST_CASE("two jobs on one machine both succeed, three times", "[launch]") {
   for (int round = 0; round < 3; ++round) {
     const auto first = launch(2, "steps");

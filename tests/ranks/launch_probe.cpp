@@ -47,6 +47,32 @@ void yield_on_sigterm(World& world) {
   }).detach();
 }
 
+/// A process of this rank that outlives it and holds its output open.
+void leave_a_child_behind() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(300));
+    std::_Exit(0);
+  }
+  std::printf("pid %d\n", static_cast<int>(child));
+  std::fflush(stdout);
+}
+
+/// What programs write that is not short lines: a line longer than any buffer, bytes that are no
+/// text, many lines at once, an end without a newline.
+void write_noise(int rank) {
+  std::FILE* out = rank == 0 ? stdout : stderr;
+  const std::string bytes("\0\xff\x1b[31m", 7);
+  fmt::print(out, "long {}\n", std::string(1 << 20, static_cast<char>('a' + rank)));
+  std::fwrite(bytes.data(), 1, bytes.size(), out);
+  std::fputc('\n', out);
+  for (int line = 0; line < 20'000; ++line) {
+    fmt::print(out, "line {} of {}\n", line, rank);
+  }
+  fmt::print(out, "the end of {}", rank);
+  std::fflush(out);
+}
+
 void run_scenario(World& world, std::string_view scenario) {
   if (scenario == "yield") {
     yield_on_sigterm(world);
@@ -54,6 +80,10 @@ void run_scenario(World& world, std::string_view scenario) {
   if (scenario == "warn") {
     colossal::log::warn("the same on every rank");
     std::fprintf(stderr, "raw line of rank %d\n", world.rank());
+  } else if (scenario == "noise") {
+    write_noise(world.rank());
+  } else if (scenario == "family") {
+    leave_a_child_behind();
   } else if (scenario == "linger" || scenario == "stubborn") {
     if (scenario == "stubborn") {
       std::signal(SIGINT, SIG_IGN);
