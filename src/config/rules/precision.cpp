@@ -18,7 +18,7 @@ bool recomputes(const ActivationCheckpointConfig& config, std::string_view word)
 void loss_scale_is_used(const RuleInput& in) {
   if (in.config.train.loss_scale && in.config.train.precision != Precision::fp16) {
     report_unused(in,
-                  "train.loss_scale",
+                  "train.loss_scale.init",
                   "train.precision",
                   "only fp16 has a range so small that gradients need a scale");
   }
