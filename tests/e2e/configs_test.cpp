@@ -56,12 +56,16 @@ TEST_CASE("the shipped configurations of mixed precision train and resume", "[co
   for (const char* name : {"gpt-bf16-cpu", "gpt-fp16-recompute-cpu"}) {
     INFO(name);
     const fs::path output = folder.path() / name;
-    const Arguments command = {
-        "train", (configs / name).string() + ".yaml", "--output-dir", output.string()};
+    const Arguments command = {"train",
+                               (configs / name).string() + ".yaml",
+                               "--set",
+                               "logging.every_steps=1",
+                               "--output-dir",
+                               output.string()};
     run_expecting(0, command);
     const auto whole = records(output);
     REQUIRE(whole.rbegin()->first == 50);
-    CHECK(whole.rbegin()->second["loss"] < whole.begin()->second["loss"]);
+    CHECK(whole.rbegin()->second["loss"] < whole.at(20)["loss"]);
     const bool scaled = whole.rbegin()->second.contains("loss_scale");
     CHECK(scaled == (std::string(name) == "gpt-fp16-recompute-cpu"));
     if (scaled) {
@@ -109,7 +113,7 @@ TEST_CASE("the shipped configurations of memory policies train to the loss of th
   CHECK(last_loss("gpt-gemini-auto-cpu", {}).first == Approx(plain).epsilon(1e-6));
   const auto nvme = last_loss("gpt-gemini-nvme-cpu", {"--set", disk});
   CHECK(nvme.first == Approx(plain).epsilon(1e-6));
-  CHECK(count(nvme.second.err, "of optimizer states in") == 1);
+  CHECK(count(nvme.second.err, "of optimizer states a rank in") == 1);
   CHECK(last_line(nvme.second).at("nvme_peak").get<double>() > 0);
   // bf16: near, not equal
   CHECK(last_loss("gpt-zero2-offload-cpu", {}).first == Approx(plain).epsilon(0.05));
@@ -138,7 +142,7 @@ TEST_CASE("lars trains the classifier with eight times the batch, with the rate 
   const std::string file =
       (fs::path(COLOSSAL_SOURCE_DIR) / "configs" / "mlp-lars-cpu.yaml").string();
   const Outcome plan = run_expecting(0, {"plan", file});
-  CHECK(count(plan.out, "lr 8 (1 for a batch of 128, scaled to 1024)") == 1);
+  CHECK(count(plan.out, "lr 4 (0.5 for a batch of 128, scaled to 1024)") == 1);
   const Outcome run =
       run_expecting(0, {"train", file, "--output-dir", (folder.path() / "lars").string()});
   CHECK(last_line(run).at("eval_accuracy").get<double>() > 0.9);

@@ -2,6 +2,7 @@
 #include "memory/detail/chunk.hpp"
 
 #include "core/error.hpp"
+#include "memory/gauge.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -185,6 +186,7 @@ void Chunk::move_optimizer_to_device() {
 
 void Chunk::start_gather() {
   weights_.fill(shared_.pool.get(weights_.bytes()));
+  (void)gauge(MemoryKind::gathered).try_add(weights_.bytes());  // which has no limit
   at::Tensor whole = weights_.tensor();
   if (home_.device() != whole.device()) {
     at::Tensor part = own_part(whole);
@@ -196,6 +198,7 @@ void Chunk::start_gather() {
 }
 
 void Chunk::drop() {
+  gauge(MemoryKind::gathered).remove(weights_.bytes());
   shared_.pool.put(weights_.empty());
 }
 

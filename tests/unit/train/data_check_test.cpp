@@ -65,7 +65,7 @@ TEST_CASE("a pattern of no_adapt without effect is found, unless it is no_decay'
   CHECK(found(loaded_with(kTrain + "optimizer: {type: lamb, lr: 1e-3}\n")) == "0");
   CHECK(
       found(loaded_with(kTrain + "optimizer: {type: lars, lr: 1e-3, no_adapt: ['*.bias', q]}\n")) ==
-      "pattern-unused 5:44 q; 3");
+      "pattern-unused 5:45 q; 3");
 }
 
 TEST_CASE("a tied parameter is no target of a pattern", "[data_check]") {

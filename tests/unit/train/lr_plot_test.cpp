@@ -83,7 +83,7 @@ TEST_CASE("a peak between two drawn updates is drawn, and inside the frame", "[p
   const double floor = line.back().y;
   CHECK(top->y > 84);
   // Far below the peak at the end: the height of the picture is the peak's.
-  CHECK(top->y < floor - 300);
+  CHECK(top->y < floor - 250);
   CHECK(scheduler.lr(3) == Approx(config.optimizer.lr));
 }
 

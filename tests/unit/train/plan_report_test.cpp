@@ -105,8 +105,10 @@ TEST_CASE("the text has the lines of config-and-cli 6.1", "[plan]") {
   CHECK(contains(text, "model     7.8k parameters (vocab 61 -> 64)\n"));
   CHECK(contains(text, "data      train here\n"));
   CHECK(contains(
-      text, "rank          params   weights     grads     optim    activ.   buffers     total\n"));
-  CHECK(contains(text, "\n1               7.8k"));
+      text,
+      "rank       params  weights    grads    optim  borrowed   activ.  buffers    total     host"
+      "     disk\n"));
+  CHECK(contains(text, "\n1            7.8k"));
   CHECK(contains(text, "checkpoint  ~186.2 kB each, keep 2 -> peak ~558.7 kB"));
   CHECK(text.back() != '\n');
 }
