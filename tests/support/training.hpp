@@ -66,6 +66,9 @@ inline void join_parts(const Trainer& trainer, Tensors& tensors) {
 inline Tensors copy_records(Trainer& trainer) {
   Tensors tensors = empty_records(trainer);
   for (const TensorRecord& record : trainer.records()) {
+    if (record.bring) {
+      record.bring();
+    }
     const at::Tensor& whole = tensors.at(record.name);
     for (const Region& region : record.regions) {
       at::Tensor to = whole;

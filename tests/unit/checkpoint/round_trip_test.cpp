@@ -81,7 +81,7 @@ TEST_CASE("the run state comes back", "[round-trip]") {
   const std::filesystem::path checkpoint = save_one(dir.path(), 12, small_model());
   CHECK(read_state(checkpoint) == state_at(12));
   CHECK(read_state(save_one(dir.path(), 13, small_model())) == state_at(13));  // no loss scale
-  CHECK(read_file(dir.path() / "latest") == "12\n");
+  CHECK(read_file(dir.path() / "latest") == "13\n");
 }
 
 TEST_CASE("the returned size is that of the folder", "[round-trip]") {
