@@ -69,16 +69,28 @@ TEST_CASE("GPT equals PyTorch in fp32 to its rounding", "[golden]") {
   }
 }
 
-TEST_CASE("GPT equals PyTorch in bf16 and fp16 to their rounding", "[golden]") {
+TEST_CASE("GPT in bf16 and fp16 is as near to fp64 as PyTorch is", "[golden]") {
+  /// Largest distance of a gradient from fp64 that PyTorch 2.11 has with weights of these dtypes.
+  /// (Its fp16 distances are the same for a loss times 64: nothing vanishes. A relu's slope jumps.)
+  struct Distance {
+    std::string variant;
+    double bf16;
+    double fp16;
+  };
+  const std::vector<Distance> pytorch = {{"default", 0.0417, 0.0085},
+                                         {"gqa_swiglu_untied_padded", 0.0637, 0.0112},
+                                         {"gelu", 0.0378, 0.0043},
+                                         {"relu", 0.1213, 0.0024}};
+  constexpr double kSlack = 2;  // the same roundings in another order
   const Golden golden(COLOSSAL_TEST_DATA "/fixtures/gpt.h5");
-  for (const std::string& variant : kVariants) {
-    Config config = golden_config(golden, variant);
+  for (const Distance& distance : pytorch) {
+    Config config = golden_config(golden, distance.variant);
     for (const AttentionKind attention : {AttentionKind::automatic, AttentionKind::math}) {
       config.model.attention = attention;
-      config.train.precision = Precision::bf16;  // units of 2^-8, through two layers and back
-      check_variant(golden, variant, config, 0.08);
-      config.train.precision = Precision::fp16;  // units of 2^-11; small gradients have fewer bits
-      check_variant(golden, variant, config, 0.01);
+      config.train.precision = Precision::bf16;
+      check_variant(golden, distance.variant, config, kSlack * distance.bf16);
+      config.train.precision = Precision::fp16;
+      check_variant(golden, distance.variant, config, kSlack * distance.fp16);
     }
   }
 }
