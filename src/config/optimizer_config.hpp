@@ -8,12 +8,13 @@
 #include <vector>
 
 namespace colossal {
-
+/// Words of these sections.
 enum class OptimizerType : std::uint8_t { adamw, adam, sgd, lamb, lars };
 enum class BiasCorrection : std::uint8_t { on, off, moments, lr, none };
 enum class MomentumMode : std::uint8_t { scaled, unscaled, larc };
 enum class LrScaling : std::uint8_t { none, linear, sqrt };
 enum class StateDtype : std::uint8_t { fp32, bf16 };
+enum class DecayShape : std::uint8_t { linear, cosine, sqrt, exponential };
 enum class SchedulerType : std::uint8_t {
   constant,
   cosine,
@@ -26,7 +27,6 @@ enum class SchedulerType : std::uint8_t {
   flat_cosine,
   one_cycle
 };
-enum class DecayShape : std::uint8_t { linear, cosine, sqrt, exponential };
 
 /// YAML section `optimizer.groups[i]`: parameters with settings of their own.
 struct OptimizerGroup {

@@ -6,7 +6,7 @@
 #include <string>
 
 namespace colossal {
-
+/// Words of this section.
 enum class Offload : std::uint8_t { none, optimizer, optimizer_params };
 enum class ReduceDtype : std::uint8_t { fp32, same };
 enum class UnusedParams : std::uint8_t { error, zero };

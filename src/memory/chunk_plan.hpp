@@ -101,15 +101,17 @@ struct ChunkPlannerRequest {
 /// Name of the policy that a configuration asks for.
 [[nodiscard]] std::string memory_policy(const ParallelConfig& parallel);
 
-/// The chunk length with the least waste when parameters of these lengths are packed next-fit:
-/// the first best of start, start + interval, ..., up to start + range (zero-gemini-elixir 4.3).
-/// Lengths above the mean by more than three standard deviations get chunks of their own and do not
-/// take part. All in elements.
+/// Where a chunk length is searched, in elements.
 struct ChunkSearch {
   std::int64_t min_numel = 0;
   std::int64_t range = 0;
   std::int64_t interval = 1024;
 };
+
+/// The chunk length with the least waste when parameters of these lengths are packed next-fit:
+/// the first best of start, start + interval, ..., up to start + range (zero-gemini-elixir 4.3).
+/// Lengths above the mean by more than three standard deviations get chunks of their own and do not
+/// take part. All in elements.
 [[nodiscard]] std::int64_t search_chunk_numel(std::span<const std::int64_t> lengths,
                                               const ChunkSearch& search);
 /// Elements left unused by next-fit packing into chunks of `chunk_numel`.

@@ -119,7 +119,8 @@ std::string place_text(const std::optional<trace::Place>& place, std::int64_t st
 
 std::string estimate_text(const RankBytes& plan) {
   return fmt::format(
-      "weights {}, gradients {}, optimizer {}, borrowed for a while {}, activations {}, buffers {}: "
+      "weights {}, gradients {}, optimizer {}, borrowed for a while {}, activations {}, buffers "
+      "{}: "
       "{} in all",
       size_text(plan.weights),
       size_text(plan.grads),

@@ -54,8 +54,8 @@ class Training {
       blocks.push_back({"block " + std::to_string(blocks.size()), block->parameters()});
     }
     const std::int64_t item_bytes = config.train.precision == Precision::fp64 ? 8 : 4;
-    const auto planner =
-        chunk_planners().make("0", {.chunk_bytes = chunk_items * item_bytes, .item_bytes = item_bytes});
+    const auto planner = chunk_planners().make(
+        "0", {.chunk_bytes = chunk_items * item_bytes, .item_bytes = item_bytes});
     store_ = std::make_unique<ChunkStore>(
         blocks, *planner, optimizer_->states(), store_options(config), model_.context());
     std::vector<std::string> names;

@@ -122,6 +122,24 @@ RANKS_TEST_CASE("auto on 2 processes trains a model whose state is 8 times each 
   check_deep(ctx);
 }
 
+RANKS_TEST_CASE("ranks that would decide otherwise stop with an error, not with a hang",
+                "[gemini]",
+                2) {
+  (void)device_memory();
+  const Config config = split(tiny_gpt(), ctx.size(), 1);
+  const ParallelContext context(config, ctx.world());
+  device_memory().set_limit((ctx.rank() == 0 ? 256 : 64) * kMebi);
+  const auto trainer = make_trainer(with_auto(config, 4096), context, 6);
+  try {
+    (void)trainer->run();
+    FAIL("went on");
+  } catch (const Error& error) {
+    CHECK(error.id() == "plan-disagreement");
+    CHECK_THAT(error.what(), Catch::Matchers::Contains("rank 1"));
+  }
+  device_memory().set_limit({});
+}
+
 RANKS_TEST_CASE("auto without a size of the device stops before its first update", "[gemini]", 1) {
   const Config config = with_auto(tiny_gpt(), 4096);
   const ParallelContext context(config, ctx.world());

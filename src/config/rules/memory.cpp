@@ -1,6 +1,5 @@
 // Do ZeRO, Gemini and the memory of the device fit together?
 #include "config/rules/rules.hpp"
-
 #include "config/words.hpp"
 
 #include <fmt/format.h>
@@ -15,10 +14,11 @@ void weights_move_with_stage_3(const RuleInput& in) {
   if (zero.offload != Offload::optimizer_params || zero.stage == 3) {
     return;
   }
-  Diagnostic& error = in.error(
-      "zero-offload",
-      "parallel.zero.offload",
-      fmt::format("weights stay on the device at stage {}, so they cannot be offloaded", zero.stage));
+  Diagnostic& error =
+      in.error("zero-offload",
+               "parallel.zero.offload",
+               fmt::format("weights stay on the device at stage {}, so they cannot be offloaded",
+                           zero.stage));
   error.related.push_back(in.with("parallel.zero.stage"));
   error.why = "only stage 3 cuts weights and gathers them for each block";
   error.fix = "stage: 3, or offload: optimizer";
@@ -96,10 +96,11 @@ void offloaded_weights_need_both(const RuleInput& in) {
       (gemini.shard_param_frac == 1 && gemini.offload_optim_frac == 1)) {
     return;
   }
-  Diagnostic& error = in.error("gemini-fractions",
-                               "parallel.gemini.offload_param_frac",
-                               "weights in host memory need all weights cut and all optimizer states "
-                               "there, too");
+  Diagnostic& error =
+      in.error("gemini-fractions",
+               "parallel.gemini.offload_param_frac",
+               "weights in host memory need all weights cut and all optimizer states "
+               "there, too");
   error.related.push_back(in.with("parallel.gemini.shard_param_frac"));
   error.related.push_back(in.with("parallel.gemini.offload_optim_frac"));
   error.fix = "shard_param_frac: 1 and offload_optim_frac: 1, or offload_param_frac: 0";

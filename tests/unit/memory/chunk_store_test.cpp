@@ -1,6 +1,7 @@
 // Are parameters views of their chunks, do gradients add up in place, and is every misuse caught?
 #include "memory/chunk_store.hpp"
 
+#include "memory/swap_buffer.hpp"
 #include "memory_helpers.hpp"
 #include "support/close.hpp"
 
@@ -218,6 +219,60 @@ TEST_CASE("illegal transitions are refused", "[memory]") {
              Catch::Matchers::Contains("block 'middle' never"));
   CHECK_THAT(error_of([] { play(*Model().store, "1"); }).what(),
              Catch::Matchers::Contains("are empty"));
+}
+
+TEST_CASE("a parameter that no backward reached is named, or its gradient is zero", "[memory]") {
+  for (const bool zero : {false, true}) {
+    const ParallelContext context(config_of(Precision::fp64));
+    Parameter used(spec_of("used", {3}));
+    Parameter idle(spec_of("idle", {4}));
+    const auto planner = chunk_planners().make("2", {.chunk_bytes = 1024, .item_bytes = 8});
+    const std::vector<ChunkStore::Block> blocks = {{"block", {&used, &idle}}};
+    StoreOptions options = plain_options(at::kDouble);
+    options.unused_is_zero = zero;
+    ChunkStore store(blocks, *planner, {}, options, context);
+    store.begin_gradients();
+    store.acquire(0, BlockUse::backward);
+    at::sum(used.tensor()).backward();
+    store.gradients_ready(0, true);
+    store.release(0);
+    if (zero) {
+      CHECK_NOTHROW(store.finish_gradients());
+      CHECK(store.shards().front().grad.sum().item<double>() == 3);
+      continue;
+    }
+    const Error error = error_of([&] { store.finish_gradients(); });
+    CHECK(error.id() == "param-no-gradient");
+    CHECK_THAT(error.what(), Catch::Matchers::Contains("'idle'"));
+  }
+}
+
+TEST_CASE("a saved view is right again after its buffer was empty, at another address",
+          "[memory]") {
+  SwapBuffer buffer(8, at::kDouble, at::kCPU);
+  const at::Tensor view = buffer.tensor().narrow(0, 2, 4).view({2, 2});
+  at::Tensor first = allocate_flat(64, at::kByte, at::kCPU);
+  at::Tensor second = allocate_flat(64, at::kByte, at::kCPU);
+  buffer.fill(first);
+  buffer.tensor().fill_(7);
+  CHECK(view.sum().item<double>() == 28);
+  CHECK(error_of([&] { buffer.fill(second); }).id() == "swap-buffer");
+  (void)buffer.empty();
+  first.zero_();
+  buffer.fill(second);
+  buffer.tensor().fill_(1);
+  CHECK(view.sum().item<double>() == 4);
+  CHECK(first.sum().item<std::int64_t>() == 0);
+}
+
+TEST_CASE("the pool keeps blocks of one size and gives back what does not fit", "[memory]") {
+  BlockPool pool(at::kCPU, true);
+  at::Tensor block = pool.get(128);
+  const void* const place = block.data_ptr();
+  pool.put(std::move(block));
+  CHECK(pool.get(128).data_ptr() == place);
+  CHECK(pool.bytes() == 128);
+  CHECK(pool.peak_bytes() == 128);
 }
 
 TEST_CASE("a block that does not exist is refused", "[memory]") {
