@@ -2,7 +2,10 @@
 #include "e2e/program.hpp"
 #include "support/free_port.hpp"
 
+#include <algorithm>
 #include <netinet/in.h>
+#include <set>
+#include <sstream>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,14 +26,16 @@ class TextRun {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
-  /// Fails the test unless one process, two processes and `validate --data` all find `id`, exit 4.
-  void require_data_error(const std::string& id) const {
+  /// Fails the test unless one process, two processes and `validate --data` all find `id`, exit 4,
+  /// and say `part`.
+  void require_data_error(const std::string& id, const std::string& part) const {
     for (const Arguments& arguments :
          {train(), train({"--nproc", "2"}), {"validate", "--data", config().string()}}) {
       const Outcome outcome = run_expecting(4, arguments);
       INFO(outcome.err);
       CHECK(count(outcome.err, "[" + id + "]") == 1);
       CHECK(count(outcome.err, "train.txt") >= 1);
+      CHECK(count(outcome.err, part) == 1);
       CHECK(count(outcome.err, "launch:") == 0);
     }
   }
@@ -52,6 +57,41 @@ Outcome require_config_error(int code, const std::string& id, const Arguments& s
   CHECK(outcome.out.empty());
   CHECK_FALSE(fs::exists(folder.path() / "run"));
   return outcome;
+}
+
+/// A run in fp16 as its users start it.
+Arguments train_fp16(const fs::path& folder, const Arguments& more = {}) {
+  Arguments arguments = train_tiny(folder, {"--set", "train.precision=fp16"});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+/// Rest of the line that starts with `mark`; empty if there is none.
+std::string header(const std::string& text, const std::string& mark) {
+  const std::size_t at = text.find(mark);
+  const std::size_t begin = at + mark.size();
+  return at == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+}
+
+/// The ids that a file of the corpus of wrong configurations expects: "id line col [file]; ...".
+std::set<std::string> expected_ids(const std::string& text) {
+  std::set<std::string> ids;
+  std::istringstream items(header(text, "# expect: "));
+  for (std::string item; std::getline(items, item, ';');) {
+    std::istringstream words(item);
+    std::string id;
+    words >> id;
+    ids.insert(id);
+  }
+  return ids;
+}
+
+/// Whether schemas/errors.md says that an id ends a command with exit code 3.
+bool is_config_error(const std::string& id) {
+  static const std::string table = read_file(data_file("../../schemas/errors.md"));
+  const std::string codes = header(table, "| `" + id + "` | ");
+  REQUIRE_FALSE(codes.empty());
+  return codes.substr(0, codes.find('|')).find('3') != std::string::npos;
 }
 
 /// A listening socket on a port that the system chose.
@@ -148,23 +188,29 @@ TEST_CASE("batches and worlds that do not fit are refused before any process", "
 TEST_CASE("data that cannot be used end with exit code 4", "[bad]") {
   const TextRun text;
   SECTION("missing") {
-    text.require_data_error("file-not-found");
+    text.require_data_error("file-not-found", "does not exist");
   }
   SECTION("empty") {
     write_file(text.data(), "");
-    text.require_data_error("data-empty");
+    text.require_data_error("data-empty", "is empty (0 bytes)");
+  }
+  SECTION("a pattern that nothing matches") {
+    std::string config = read_file(text.config());
+    config.replace(config.find("train.txt"), 9, "'no-*/train.txt'");
+    write_file(text.config(), config);
+    text.require_data_error("data-empty", "(0 files)");
   }
   SECTION("shorter than one sample") {
-    write_file(text.data(), "In the beginning");
-    text.require_data_error("data-too-short");
+    write_file(text.data(), "0123456789");
+    text.require_data_error("data-too-short", "10 tokens, seq_length 64 needs at least 65");
   }
   SECTION("a separator byte in the text") {
     write_file(text.data(), std::string(500, 'a') + std::string(1, '\0') + std::string(500, 'b'));
-    text.require_data_error("separator-in-text");
+    text.require_data_error("separator-in-text", "500");
   }
   SECTION("a folder") {
     fs::create_directories(text.data());
-    text.require_data_error("data-unreadable");
+    text.require_data_error("data-unreadable", "is a directory");
   }
 }
 
@@ -229,4 +275,58 @@ TEST_CASE("a loss that is not finite ends with exit code 7 on every number of ra
     CHECK(status.at("state") == "failed");
     CHECK(status.at("exit") == 7);
   }
+}
+
+TEST_CASE("a scale of the loss that only falls ends with exit code 7, told once", "[bad]") {
+  const TempDir folder;
+  for (const char* processes : {"1", "2"}) {
+    const fs::path run_dir = folder.path() / processes;
+    const Outcome outcome = run_expecting(
+        7,
+        train_fp16(run_dir, {"--nproc", processes, "--set", "train.max_skipped_steps=3"}),
+        {.environment = {{"COLOSSAL_FAULT", "rank=0,step=3,kind=inf"}}});
+    INFO(outcome.err);
+    CHECK(times_told(outcome, "[too-many-skipped]") == 1);
+    CHECK(times_told(outcome, "step 3: 4 updates in a row were skipped") == 1);
+    CHECK(times_told(outcome, "first non-finite gradient: '") == 1);
+    const Json status = Json::parse(read_file(run_dir / "status.json"));
+    CHECK(status.at("state") == "failed");
+    CHECK(status.at("exit") == 7);
+    CHECK(status.at("step") == 2);
+  }
+}
+
+TEST_CASE("the first scale of the loss costs a run in fp16 few steps", "[bad]") {
+  const TempDir folder;
+  for (const char* processes : {"1", "2"}) {
+    const fs::path run_dir = folder.path() / processes;
+    run_expecting(0, train_fp16(run_dir, {"--nproc", processes}));
+    const Json last = records(run_dir).at(12);
+    CHECK(last.at("skipped").get<int>() <= 3);
+    CHECK(last.at("loss").get<double>() < records(run_dir).at(1).at("loss").get<double>());
+  }
+}
+
+TEST_CASE("validate knows every wrong configuration of the corpus by id and exit code", "[bad]") {
+  int num_files = 0;
+  for (const auto& entry : fs::directory_iterator(data_file("../unit/config/bad"))) {
+    if (!entry.is_regular_file()) {
+      continue;
+    }
+    const std::string text = read_file(entry.path());
+    Arguments validate = {"validate", entry.path().string()};
+    if (const std::string world = header(text, "# world: "); !world.empty()) {
+      validate.insert(validate.end(), {"--world-size", world});
+    }
+    const std::set<std::string> ids = expected_ids(text);
+    REQUIRE_FALSE(ids.empty());
+    const bool wrong = std::any_of(ids.begin(), ids.end(), is_config_error);
+    const Outcome outcome = run_expecting(wrong ? 3 : 0, validate);
+    INFO(entry.path() << "\n" << outcome.out);
+    for (const std::string& id : ids) {
+      CHECK(count(outcome.out, "[" + id + "]") >= 1);
+    }
+    ++num_files;
+  }
+  CHECK(num_files > 150);
 }
