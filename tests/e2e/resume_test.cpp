@@ -22,6 +22,18 @@ void run_half(const fs::path& run_dir, const Arguments& more = {}) {
   fs::remove_all(checkpoint(run_dir, 12));
 }
 
+/// Names in the folder of checkpoints that start so.
+std::vector<std::string> stored(const fs::path& run_dir, const std::string& start) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run_dir / "checkpoints")) {
+    if (entry.path().filename().string().starts_with(start)) {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 /// The largest difference of any tensor of two checkpoints; fails the test if they are not alike.
 double largest_difference(const fs::path& a, const fs::path& b) {
   const Outcome outcome =
@@ -238,6 +250,77 @@ TEST_CASE("a damaged checkpoint is never skipped in silence", "[resume]") {
         run_expecting(5, train_tiny(run_dir, {"--nproc", "2", "--set", "train.steps=13"}));
     CHECK(times_told(outcome, "[checkpoint-damaged]") == 1);
   }
+}
+
+TEST_CASE("a part that one rank wrote is missing: no rank goes on without it", "[resume]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  const auto train = [&](const char* steps) {
+    return train_tiny(run_dir,
+                      {"--nproc",
+                       "2",
+                       "--set",
+                       "parallel.zero.stage=1",
+                       "--set",
+                       std::string("train.steps=") + steps});
+  };
+  run_expecting(0, train("12"));
+  fs::remove(checkpoint(run_dir, 12) / "rank-0001.h5");
+
+  SECTION("of the newest checkpoint: the older one serves") {
+    const Outcome outcome = run_expecting(0, train("12"));
+    INFO(outcome.err);
+    CHECK(count(outcome.err, "rank-0001.h5 is missing") == 1);
+    CHECK(count(outcome.err, "steps 7 to 12 are lost") == 1);
+    CHECK(last_line(outcome).at("step") == 12);
+    CHECK(fs::exists(checkpoint(run_dir, 12) / "rank-0001.h5"));
+  }
+  SECTION("of all: exit code 5 soon, told once") {
+    fs::remove(checkpoint(run_dir, 6) / "rank-0001.h5");
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome outcome = run_expecting(5, train("13"));
+    INFO(outcome.err);
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+    CHECK(times_told(outcome, "[checkpoint-damaged]") == 1);
+    CHECK(times_told(outcome, "rank-0001.h5 is missing") == 2);  // in each of the two
+    CHECK(Json::parse(read_file(run_dir / "status.json")).at("exit") == 5);
+  }
+}
+
+TEST_CASE("a run that is stopped again and again keeps no more checkpoints than it may",
+          "[resume]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  const Arguments more = {"--set",
+                          "checkpoint={every_steps: 50, keep_last: 2}",
+                          "--set",
+                          "scheduler={type: constant}",
+                          "--set",
+                          "logging.every_steps=50"};
+  const auto with = [&](const std::string& steps) {
+    Arguments arguments = more;
+    arguments.insert(arguments.end(), {"--set", "train.steps=" + steps});
+    return train_tiny(run_dir, arguments);
+  };
+  std::vector<std::string> seen;
+  for (int start = 0; start < 5; ++start) {
+    Program program(with("1M"));
+    program.await_stderr("-> checkpoints/step-");
+    program.send(SIGTERM);
+    const Outcome outcome = program.wait();
+    INFO(outcome.err);
+    CHECK(outcome.code == 143);
+    CHECK(count(outcome.err, "resume    step ") == (start == 0 ? 0 : 1));
+    const std::vector<std::string> kept = stored(run_dir, "step-");
+    CHECK(kept.size() <= 2);
+    REQUIRE_FALSE(kept.empty());
+    CHECK((seen.empty() || kept.back() > seen.back()));  // each start has saved anew
+    seen = kept;
+  }
+  const int last = std::stoi(seen.back().substr(5));
+  run_expecting(0, with(std::to_string(last + 50)));
+  CHECK(stored(run_dir, "step-").size() == 2);
+  CHECK(stored(run_dir, "").size() == 3);  // and `latest`: a save that was cut off leaves nothing
 }
 
 TEST_CASE("resume modes decide as their table says", "[resume]") {

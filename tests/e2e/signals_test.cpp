@@ -16,11 +16,13 @@ bool alive(pid_t process) {
   return name_end != std::string::npos && stat.substr(name_end + 2, 1) != "Z";
 }
 
-/// Fails the test unless all are gone within ten seconds.
-void require_gone(const std::vector<pid_t>& processes) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+using Clock = std::chrono::steady_clock;
+
+/// Fails the test unless all are gone ten seconds after the signal.
+void require_gone(const std::vector<pid_t>& processes, Clock::time_point signalled) {
+  const auto deadline = signalled + std::chrono::seconds(10);
   for (const pid_t process : processes) {
-    while (alive(process) && std::chrono::steady_clock::now() < deadline) {
+    while (alive(process) && Clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     CHECK_FALSE(alive(process));
@@ -52,9 +54,10 @@ TEST_CASE("SIGINT and SIGTERM to the launcher end all ranks", "[signals]") {
     program.await_stderr("step  2/");
     const std::vector<pid_t> ranks = program.children();
     REQUIRE(ranks.size() == 4);
+    const Clock::time_point signalled = Clock::now();
     program.send(signal);
     CHECK(program.wait().code == 128 + signal);
-    require_gone(ranks);
+    require_gone(ranks, signalled);
     const Json status = Json::parse(read_file(folder.path() / "status.json"));
     CHECK(status.at("state") == "interrupted");
     CHECK(status.at("exit") == 128 + signal);
@@ -68,9 +71,10 @@ TEST_CASE("no rank outlives a launcher that is killed", "[signals]") {
   program.await_stderr("step  2/");
   const std::vector<pid_t> ranks = program.children();
   REQUIRE(ranks.size() == 4);
+  const Clock::time_point signalled = Clock::now();
   program.send(SIGKILL);
   program.wait();
-  require_gone(ranks);
+  require_gone(ranks, signalled);
 }
 
 TEST_CASE("a rank that is killed stops the others and is named", "[signals]") {
@@ -80,12 +84,12 @@ TEST_CASE("a rank that is killed stops the others and is named", "[signals]") {
     program.await_stderr("step  2/");
     const std::vector<pid_t> ranks = program.children();
     REQUIRE(ranks.size() == 2);
-    const auto start = std::chrono::steady_clock::now();
+    const Clock::time_point signalled = Clock::now();
     ::kill(ranks[victim], SIGKILL);
     const Outcome outcome = program.wait();
     INFO(outcome.err);
-    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
-    require_gone(ranks);
+    CHECK(Clock::now() - signalled < std::chrono::seconds(10));
+    require_gone(ranks, signalled);
     CHECK(outcome.code == 137);
     const std::string process = std::to_string(ranks[victim]);
     const Json abort = Json::parse(read_file(folder.path() / "abort.json"));
@@ -95,6 +99,24 @@ TEST_CASE("a rank that is killed stops the others and is named", "[signals]") {
     const Json status = Json::parse(read_file(folder.path() / "status.json"));
     CHECK(status.at("state") == "failed");
     CHECK(status.at("exit") == 137);
+  }
+}
+
+TEST_CASE("SIGTERM to one rank alone ends the run", "[signals]") {
+  for (const std::size_t victim : {std::size_t{0}, std::size_t{2}}) {
+    const TempDir folder;
+    Program program(train_endless(folder.path(), {"--nproc", "4"}));
+    program.await_stderr("step  2/");
+    const std::vector<pid_t> ranks = program.children();
+    REQUIRE(ranks.size() == 4);
+    const Clock::time_point signalled = Clock::now();
+    ::kill(ranks[victim], SIGTERM);
+    const Outcome outcome = program.wait();
+    INFO(outcome.err);
+    CHECK(Clock::now() - signalled < std::chrono::seconds(10));
+    require_gone(ranks, signalled);
+    CHECK(outcome.code != 0);
+    CHECK(Json::parse(read_file(folder.path() / "status.json")).at("state") != "running");
   }
 }
 
