@@ -132,14 +132,11 @@ need_torch() {
 
 # setup_build / setup_tests: everything for building; what the tests need besides.
 setup_build() {
-  need_packages "${build_packages[@]}"
-  need_versions
-  need_torch
+  need_packages "${build_packages[@]}" && need_versions && need_torch
 }
 setup_tests() {
-  need_packages "${test_packages[@]}"
-  need_requirements "${test_requirements[@]}"
-  need_requirements --no-deps "${tokenizer_requirements[@]}"
+  need_packages "${test_packages[@]}" && need_requirements "${test_requirements[@]}" &&
+    need_requirements --no-deps "${tokenizer_requirements[@]}"
 }
 
 # torch_folder: the LibTorch to build with: TORCH_DIR, else the wheel in .venv.
@@ -173,13 +170,16 @@ build() {
   ninja -C "$folder" -j "$(nproc)" "${options[@]}" "$@" >&2
 }
 
-# with_lock COMMAND...: one setup and build at a time in this checkout.
+# with_lock COMMAND...: one setup and build at a time in this checkout; the command's exit code. A function that is
+# called as `with_lock f || ...` runs without `set -e`: it must chain its commands with &&.
 with_lock() {
+  local code=0
   mkdir -p "$colossal_root/build"
   exec 9>"$colossal_root/build/setup.lock"
   flock 9
-  "$@"
+  "$@" || code=$?
   exec 9>&-
+  return "$code"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

@@ -36,7 +36,8 @@ has_option() {
 config_of() {
   while [ $# -gt 0 ]; do
     case $1 in
-      --set | --nproc | --resume | --output-dir | --allow | --config-overlay) shift ;; # and its value below
+      --) printf '%s\n' "${2:-}" && return ;;
+      --set | --nproc | --resume | --output-dir | --allow | --config-overlay | --diagnostics) shift ;; # its value: below
       -*) ;;
       *) printf '%s\n' "$1" && return ;;
     esac
@@ -66,14 +67,17 @@ run_stoppable() {
   set -m
   "$@" &
   child=$!
-  trap 'kill -INT "$child" 2>/dev/null' INT
-  trap 'kill -TERM "$child" 2>/dev/null' TERM
+  local name
+  for name in HUP INT QUIT TERM; do
+    # shellcheck disable=SC2064
+    trap "kill -$name $child 2>/dev/null" "$name"
+  done
   wait "$child" || code=$?
   while kill -0 "$child" 2>/dev/null; do
     code=0
     wait "$child" || code=$?
   done
-  trap - INT TERM
+  trap - HUP INT QUIT TERM
   set +m
   return "$code"
 }
@@ -100,11 +104,7 @@ train_and_sample() {
   return "$code"
 }
 
-setup_and_build() {
-  setup_build
-  configure cpu
-  build cpu colossal-train
-}
+setup_and_build() { setup_build && configure cpu && build cpu colossal-train; }
 
 [ $# -gt 0 ] || { usage >&2; exit 2; }
 if [ "$1" = --help ] || [ "$1" = -h ]; then
@@ -122,5 +122,6 @@ if ! has_option help "$@" && [ "$1" != -h ]; then
   has_option nproc "$@" || options=(--nproc auto)
   has_option dry-run "$@" || prompt=$(prompt_of "$config")
 fi
-[ -z "$prompt" ] || { train_and_sample "$prompt" "$@" "${options[@]}"; exit; }
-exec "$program" train "$@" "${options[@]}"
+# Ours come first: behind `--` the program takes no options.
+[ -z "$prompt" ] || { train_and_sample "$prompt" "${options[@]}" "$@"; exit; }
+exec "$program" train "${options[@]}" "$@"

@@ -95,6 +95,47 @@ class Setup(Folder):
         self.assertIn("holds no lib/libtorch_cpu.so", done.stderr)
 
 
+    def test_the_lock_gives_back_the_exit_code_and_is_free_again(self):
+        shutil.copy(SCRIPTS / "setup.sh", self.folder / "setup.sh")
+        (self.folder / "scripts").mkdir()
+        (self.folder / "setup.sh").rename(self.folder / "scripts" / "setup.sh")
+        head = f"set -uo pipefail; . {self.folder}/scripts/setup.sh; "
+        for code in (0, 7):
+            done = run("bash", "-c", head + f"with_lock bash -c 'exit {code}'; echo $?; with_lock echo free")
+            self.assertEqual((done.returncode, done.stdout), (0, f"{code}\nfree\n"), done.stderr)
+        self.assertEqual(run("bash", "-c", "set -e; " + head + "with_lock false; echo on").stdout, "")
+
+    def test_what_fails_first_ends_the_setup_also_where_the_shell_does_not(self):
+        head = f". {SCRIPTS / 'setup.sh'}; need_packages() {{ return 5; }}; for f in need_versions need_torch need_requirements; do eval \"$f() {{ echo $f; }}\"; done; "
+        for function in ("setup_build", "setup_tests"):
+            done = run("bash", "-euo", "pipefail", "-c", head + f"with_lock {function} || echo $?")
+            self.assertEqual(done.stdout, "5\n", done.stderr)
+
+
+class Test(Folder):
+    """Functions of scripts/test.sh, which cannot be sourced: it runs."""
+
+    def function(self, name):
+        lines = (SCRIPTS / "test.sh").read_text(encoding="utf-8")
+        return lines[lines.index(f"{name}() {{"):].split("\n}\n")[0] + "\n}\n"
+
+    def test_a_report_that_was_never_written_is_a_failure(self):
+        functions = "passed=0; failed=0\n" + self.function("count") + self.function("count_or_fail")
+        for counts, expected in (("3 1", "3 1"), ("", "0 1")):
+            done = run("bash", "-uo", "pipefail", "-c", functions + f'read -ra c <<<"{counts}"; count_or_fail "${{c[@]}}"; echo $passed $failed')
+            self.assertEqual((done.stdout, done.stderr), (expected + "\n", ""))
+
+    def test_a_lint_that_says_nothing_fails(self):
+        (self.folder / "scripts" / "lint").mkdir(parents=True)
+        lints = self.folder / "scripts" / "lint" / "all.sh"
+        functions = "passed=0; failed=0; heading() { :; }\n" + "".join(self.function(name) for name in ("count", "count_or_fail", "lint"))
+        for text, expected in (("lint: 12 passed, 1 failed", "12 1"), ("Segmentation fault", "0 1"), ("", "0 1")):
+            lints.write_text(f"#!/bin/bash\necho '{text}'\n", encoding="utf-8")
+            lints.chmod(0o755)
+            done = run("bash", "-uo", "pipefail", "-c", functions + "lint >/dev/null; echo $passed $failed", cwd=self.folder)
+            self.assertEqual((done.stdout, done.stderr), (expected + "\n", ""))
+
+
 class Train(Folder):
     def test_without_config_prints_usage(self):
         done = run(SCRIPTS / "train.sh")
@@ -108,6 +149,8 @@ class Train(Folder):
                                     (["--set", "train.steps=3", "a.yaml"], "a.yaml"),
                                     (["--nproc=2", "--dry-run", "--resume", "b", "-q", "a.yaml", "--set", "x=1"], "a.yaml"),
                                     (["--overwrite", "--output-dir", "runs/x", "my file.yaml"], "my file.yaml"),
+                                    (["--diagnostics", "json", "a.yaml"], "a.yaml"),
+                                    (["--dry-run", "--", "a.yaml"], "a.yaml"), (["--", "-odd.yaml"], "-odd.yaml"), (["--"], ""),
                                     (["--dry-run", "--set"], ""), (["--set", "a.yaml"], "")):
             done = run("bash", "-euo", "pipefail", "-c", function + 'config_of "$@"', "-", *arguments)
             self.assertEqual((done.returncode, done.stdout.strip(), done.stderr), (0, expected, ""), arguments)
@@ -154,6 +197,22 @@ class Sample(Folder):
         self.assertEqual(training, f"train {config} --nproc 1")
         self.assertIn("generate --checkpoint runs/a b/checkpoints/step-00000002 --prompt And God said ", sampling)
 
+    def test_options_of_its_own_come_before_those_that_end_options(self):
+        for comment in ("sample: And", "more"):
+            self.train("--", self.config(comment))
+        trainings = [call for call in self.calls() if call.startswith("train")]
+        self.assertEqual(trainings, [f"train --nproc auto -- {self.folder}/a.yaml"] * 2)
+
+    def test_a_failed_setup_or_build_ends_the_script(self):
+        for function in ("setup_build", "configure", "build"):
+            with (self.folder / "scripts" / "setup.sh").open("a", encoding="utf-8") as setup:
+                setup.write(f"{function}() {{ return 9; }}\n")
+            done = self.train(self.config())
+            self.assertEqual((done.returncode, done.stdout), (9, ""), done.stderr)
+            with (self.folder / "scripts" / "setup.sh").open("a", encoding="utf-8") as setup:
+                setup.write(f"{function}() {{ :; }}\n")
+        self.assertFalse((self.folder / "build" / "cpu" / "colossal-train.calls").exists())
+
     def test_no_text_is_made_of_a_dry_run_or_without_being_asked_for(self):
         self.train(self.config("sample: And"), "--dry-run")
         self.train(self.config("no sample: And"))
@@ -168,9 +227,10 @@ class Sample(Folder):
         self.assertEqual([call.split()[0] for call in self.calls()], ["train", "train"])
 
     def test_signals_reach_the_run_once_and_its_exit_code_counts(self):
-        self.stand_in('trap "echo INT; exit 130" INT\ntrap "echo TERM; exit 143" TERM\n'
+        codes = {"INT": 130, "TERM": 143, "HUP": 129, "QUIT": 131}
+        self.stand_in("".join(f'trap "echo {name}; exit {code}" {name}\n' for name, code in codes.items()) +
                       'echo ready >&2\nfor _ in {1..600}; do sleep 0.05; done')
-        for name, code in (("INT", 130), ("TERM", 143)):
+        for name, code in codes.items():
             with subprocess.Popen([self.folder / "scripts" / "train.sh", self.config("sample: And")],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as script:
                 self.assertEqual(script.stderr.readline(), "ready\n")
