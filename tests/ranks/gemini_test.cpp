@@ -1,14 +1,19 @@
 // Does placement auto find its own budget, use what is free, and run models far larger than the
-// device?
+// device? And does a checkpoint of such a model stay as small in memory?
 #include "memory/device_memory.hpp"
 #include "memory/host_memory.hpp"
 #include "support/close.hpp"
 #include "support/ranks.hpp"
+#include "support/temp_dir.hpp"
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <vector>
 
 using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
 using namespace colossal::test;  // NOLINT(google-build-using-namespace)
@@ -87,7 +92,58 @@ void check_deep(RankContext& ctx) {
   check_same(reference, run);
 }
 
+/// By how many bytes the memory of tensors - of the device and of the host - grew at most while
+/// `work` ran.
+std::int64_t growth(const std::function<void()>& work) {
+  const std::int64_t before = device_memory().use().current + gauge(MemoryKind::host).use().current;
+  device_memory().reset_peak();
+  gauge(MemoryKind::host).reset_peak();
+  work();
+  return device_memory().use().peak + gauge(MemoryKind::host).use().peak - before;
+}
+
+std::int64_t largest_tensor_bytes(const ChunkStore& store) {
+  std::int64_t largest = 0;
+  for (const Parameter* parameter : store.parameters()) {
+    std::int64_t numel = 1;
+    for (const std::int64_t extent : parameter->spec().shape) {
+      numel *= extent;
+    }
+    largest = std::max(largest, 8 * numel);
+  }
+  return largest;
+}
+
+/// Saving and loading go tensor by tensor: nothing is gathered whole.
+void check_streams(RankContext& ctx, const Config& config) {
+  (void)device_memory();
+  const ParallelContext context(config, ctx.world());
+  const TempDir mine;
+  const std::filesystem::path root = ctx.comm().gather_text(mine.path().string()).front();
+  const auto trainer = make_trainer(config, context, 1);
+  (void)finish(*trainer);
+  const std::int64_t most = 2 * largest_tensor_bytes(*trainer->parts().store);
+  REQUIRE(state_bytes(*trainer->parts().store) > 50 * most);
+  CHECK(growth([&] { (void)save(*trainer, root, ctx.comm()); }) < most);
+  const std::filesystem::path from =
+      ctx.comm().gather_text(list_checkpoints(root).back().path.string()).front();
+  std::vector<TensorRecord> records = trainer->records();
+  CHECK(growth([&] { load_tensors(from, records, ctx.comm()); }) < most);
+  ctx.comm().barrier();  // the folder is rank 0's and goes with it
+}
+
 }  // namespace
+
+RANKS_TEST_CASE("checkpoints of cut and of moved states are streamed", "[gemini]", 2) {
+  Config config = split(deep_gpt(), ctx.size(), 1);
+  config.parallel.zero.stage = 3;
+  check_streams(ctx, config);
+  config.parallel.zero = {};
+  config.parallel.gemini.emplace();
+  config.parallel.gemini->placement = Placement::cpu;
+  config.parallel.gemini->chunk_size = 64 << 10;
+  check_streams(ctx, config);
+}
 
 RANKS_TEST_CASE("auto keeps optimizers on a device that has room, and moves them after one step",
                 "[gemini]",

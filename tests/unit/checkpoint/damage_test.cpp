@@ -123,6 +123,19 @@ TEST_CASE("a damaged manifest is never believed", "[damage]") {
   CHECK(state_failure(text).id.empty());
 }
 
+TEST_CASE("a manifest without a key of the run's state is refused by that key", "[damage]") {
+  for (const char* key : {"step", "consumed", "skipped", "config_yaml"}) {
+    const TempDir dir;
+    const fs::path checkpoint = save_one(dir.path(), 1, small_model());
+    edit_manifest(checkpoint, [&](auto& json) { json["state"].erase(key); });
+    const std::string quoted = std::string("'") + key + "'";
+    require_failure(failure_of([&] { static_cast<void>(read_state(checkpoint)); }),
+                    "checkpoint-incomplete",
+                    {(checkpoint / "manifest.json").string(), quoted});
+    CHECK_FALSE(list_checkpoints(dir.path()).front().complete);
+  }
+}
+
 TEST_CASE("a manifest of a newer program is refused by version", "[damage]") {
   const TempDir dir;
   const fs::path checkpoint = save_one(dir.path(), 1, small_model());
