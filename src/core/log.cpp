@@ -1,15 +1,18 @@
 // How are log lines written? One locked sink per process.
 #include "core/log.hpp"
 
+#include "core/color.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <unistd.h>
 
 namespace colossal::log {
 namespace {
@@ -17,6 +20,7 @@ namespace {
 struct Sink {
   std::mutex mutex;
   Options options;
+  std::atomic<Level> level{Level::info};  ///< of options; enabled() reads it without the lock
   std::ofstream file;
   std::map<std::string, std::uint64_t, std::less<>> seen;  ///< warnings and errors, by id
 };
@@ -57,7 +61,8 @@ void to_file(Sink& s, std::string_view text) {
   s.file << text << '\n' << std::flush;
 }
 
-void to_stderr(std::string_view text) {
+void to_stderr(std::string_view line) {
+  const std::string text = use_color(STDERR_FILENO) ? paint_severity(line) : std::string(line);
   std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
@@ -94,6 +99,7 @@ void configure(const Options& options) {
   Sink& s = sink();
   const std::lock_guard lock(s.mutex);
   s.options = options;
+  s.level = options.level;
   s.seen.clear();
   if (s.file.is_open()) {
     s.file.close();
@@ -101,7 +107,7 @@ void configure(const Options& options) {
 }
 
 bool enabled(Level level) noexcept {
-  return level >= sink().options.level;
+  return level >= sink().level.load(std::memory_order_relaxed);
 }
 
 void write(Level level, std::string_view text, std::string_view id) {

@@ -1,9 +1,10 @@
 // How are descriptors closed, files read and hosts named?
 #include "core/system.hpp"
 
+#include <algorithm>
 #include <array>
-#include <fstream>
-#include <sstream>
+#include <cerrno>
+#include <fcntl.h>
 #include <unistd.h>
 #include <utility>
 
@@ -24,11 +25,26 @@ int Descriptor::release() noexcept {
   return std::exchange(fd_, -1);
 }
 
+std::optional<std::string> read_file(const std::filesystem::path& file, std::error_code& error) {
+  constexpr std::size_t kPiece = 65536;
+  const Descriptor source(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  ssize_t count = source.get() < 0 ? -1 : 1;
+  while (count > 0) {
+    const std::size_t size = text.size();
+    text.resize(size + kPiece);
+    do {
+      count = ::read(source.get(), text.data() + size, kPiece);
+    } while (count < 0 && errno == EINTR);
+    text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  }
+  error = count < 0 ? std::error_code(errno, std::generic_category()) : std::error_code();
+  return count < 0 ? std::nullopt : std::optional(std::move(text));
+}
+
 std::string read_text(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+  std::error_code ignored;
+  return read_file(file, ignored).value_or("");
 }
 
 std::string host_name() {

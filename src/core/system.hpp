@@ -3,7 +3,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <system_error>
 
 namespace colossal {
 
@@ -25,6 +27,10 @@ class Descriptor {
  private:
   int fd_;
 };
+
+/// All bytes of a file, or nothing and why if it cannot be opened or read to its end.
+[[nodiscard]] std::optional<std::string> read_file(const std::filesystem::path& file,
+                                                   std::error_code& error);
 
 /// Content of a file; empty if it cannot be read.
 [[nodiscard]] std::string read_text(const std::filesystem::path& file);

@@ -72,13 +72,4 @@ std::string human_duration(double seconds) {
   return fmt::format("{}s", total);
 }
 
-std::string thousands(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto place = static_cast<std::int64_t>(text.size()) - 3; place > (number < 0 ? 1 : 0);
-       place -= 3) {
-    text.insert(static_cast<std::size_t>(place), ",");
-  }
-  return text;
-}
-
 }  // namespace colossal

@@ -2,7 +2,8 @@
 // 10).
 #pragma once
 
-#include <cstdint>
+#include "core/text.hpp"
+
 #include <string>
 
 namespace colossal {
@@ -18,7 +19,5 @@ namespace colossal {
 [[nodiscard]] std::string human_binary(double bytes);
 /// "3h44m", "12m05s", "48s".
 [[nodiscard]] std::string human_duration(double seconds);
-/// Digits in groups of three: "19,074".
-[[nodiscard]] std::string thousands(std::int64_t number);
 
 }  // namespace colossal

@@ -61,6 +61,25 @@ TEST_CASE("a file is read with all its bytes, a missing one is empty", "[system]
   CHECK(read_text(folder.path() / "none").empty());
 }
 
+TEST_CASE("what cannot be opened or read says why", "[system]") {
+  const test::TempDir folder;
+  std::error_code error = std::make_error_code(std::errc::io_error);
+  std::ofstream(folder.path() / "empty").close();
+  CHECK(read_file(folder.path() / "empty", error) == "");
+  CHECK_FALSE(error);
+  const std::string large(200'001, 'x');
+  std::ofstream(folder.path() / "large") << large;
+  CHECK(read_file(folder.path() / "large", error) == large);
+  CHECK_FALSE(error);
+  CHECK_FALSE(read_file(folder.path() / "none", error).has_value());
+  CHECK(error == std::errc::no_such_file_or_directory);
+  CHECK_FALSE(read_file(folder.path(), error).has_value());  // it opens, and cannot be read
+  CHECK(error == std::errc::is_a_directory);
+  CHECK_FALSE(read_file("/proc/self/mem", error).has_value());
+  CHECK(error == std::errc::io_error);
+  CHECK(read_text("/proc/self/mem").empty());
+}
+
 TEST_CASE("the host has a name", "[system]") {
   CHECK_FALSE(host_name().empty());
   CHECK(host_name().find('\0') == std::string::npos);
