@@ -78,7 +78,6 @@ class BpeTokenizer : public Tokenizer {
   [[nodiscard]] std::int64_t size() const override { return spec_.vocabulary.size(); }
   [[nodiscard]] std::optional<TokenId> eod() const override { return spec_.vocabulary.eod(); }
   [[nodiscard]] std::string fingerprint() const override { return spec_.fingerprint; }
-  [[nodiscard]] SpecialFrame frame() const override { return spec_.frame; }
 
  protected:
   /// Appends the ids of text without added tokens; `first`: the text begins with it.
@@ -108,6 +107,7 @@ class BpeTokenizer : public Tokenizer {
       symbols.push_back(*whole);
     } else {
       symbols_of(word, symbols);
+      check_length(word, symbols.size());
       detail::merge_symbols(table_, symbols, scratch.buffers);
     }
     scratch.words.store(word, symbols.data(), symbols.size());
@@ -115,6 +115,18 @@ class BpeTokenizer : public Tokenizer {
   }
 
  private:
+  void check_length(std::string_view word, std::size_t num_symbols) const {
+    check(num_symbols <= spec_.most_symbols,
+          ErrorKind::data,
+          "word-too-long",
+          "a piece of {} bytes that this tokenizer does not cut has {} symbols, at most {} can be "
+          "merged\n  fix   give the text in shorter documents: in several files, or with `dataset "
+          "prepare --split-documents line`",
+          word.size(),
+          num_symbols,
+          spec_.most_symbols);
+  }
+
   BpeSpec spec_;
   detail::MergeTable table_;
   detail::AddedTokens added_;
@@ -268,13 +280,16 @@ class CharacterBpe : public BpeTokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_bpe_tokenizer(const TokenizerConfig& config) {
-  const ErrorContext context("opening tokenizer " + config.path);
-  BpeSpec spec = detail::read_bpe(config.path);
+std::unique_ptr<Tokenizer> detail::make_bpe_tokenizer(BpeSpec spec) {
   if (spec.byte_level) {
     return std::make_unique<ByteLevelBpe>(std::move(spec));
   }
   return std::make_unique<CharacterBpe>(std::move(spec));
+}
+
+std::unique_ptr<Tokenizer> make_bpe_tokenizer(const TokenizerConfig& config) {
+  const ErrorContext context("opening tokenizer " + config.path);
+  return detail::make_bpe_tokenizer(detail::read_bpe(config.path));
 }
 
 }  // namespace colossal

@@ -159,6 +159,8 @@ void read_model(const JsonValue& model, BpeSpec& spec) {
 
 }  // namespace
 
+/// `post_processor` is not read: it only puts special tokens around a text, which encode() does
+/// not.
 BpeSpec read_bpe_json(const std::filesystem::path& path) {
   const std::string text = read_tokenizer_file(path);
   const nlohmann::json json = parse_tokenizer_json(text, path);
@@ -180,7 +182,6 @@ BpeSpec read_bpe_json(const std::filesystem::path& path) {
   read_model(model, spec);
   spec.added =
       read_added_tokens(root["added_tokens"], static_cast<bool>(normalizer), spec.vocabulary);
-  spec.frame = read_frame(root["post_processor"]);
   spec.fingerprint = sha256("bpe " + sha256(text));
   return spec;
 }

@@ -6,6 +6,7 @@
 #include "data/tokenizers/vocabulary.hpp"
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,10 +33,10 @@ struct BpeSpec {
   Vocabulary vocabulary;  ///< byte level: tokens as the bytes they stand for
   std::vector<BpeMerge> merges;
   std::vector<AddedToken> added;
-  SpecialFrame frame;
   std::string fingerprint;
-  bool byte_level = true;      ///< false: symbols are characters
-  bool ignore_merges = false;  ///< a word that is a token is not taken apart
+  bool byte_level = true;                   ///< false: symbols are characters
+  bool ignore_merges = false;               ///< a word that is a token is not taken apart
+  std::size_t most_symbols = kMostSymbols;  ///< of one word; at most kMostSymbols
 
   SplitPattern pattern = SplitPattern::gpt2;  ///< byte level only
   bool prefix_space = false;                  ///< byte level only
@@ -51,6 +52,9 @@ struct BpeSpec {
 /// Reads GPT-2's files: a folder with vocab.json and merges.txt (or encoder.json and vocab.bpe),
 /// one of these files, or a tokenizer.json. Errors: as open_tokenizer().
 [[nodiscard]] BpeSpec read_bpe(const std::filesystem::path& path);
+
+/// The tokenizer of such files. Errors: data "tokenizer-file" if not every text would have ids.
+[[nodiscard]] std::unique_ptr<Tokenizer> make_bpe_tokenizer(BpeSpec spec);
 
 /// Reads a tokenizer.json of model type BPE.
 [[nodiscard]] BpeSpec read_bpe_json(const std::filesystem::path& path);

@@ -14,38 +14,6 @@ TokenId id_of(const JsonValue& value) {
   return static_cast<TokenId>(value.number());
 }
 
-void read_template(const JsonValue& processor, SpecialFrame& frame) {
-  bool text_seen = false;
-  for (const JsonValue& part : processor["single"].items()) {
-    if (part["Sequence"]) {
-      text_seen = true;
-      continue;
-    }
-    const std::string name = part["SpecialToken"]["id"].text();
-    for (const JsonValue& id : processor["special_tokens"][name]["ids"].items()) {
-      (text_seen ? frame.after : frame.before).push_back(id_of(id));
-    }
-  }
-}
-
-void read_processor(const JsonValue& processor, SpecialFrame& frame) {
-  const std::string type = processor["type"].text();
-  if (type == "TemplateProcessing") {
-    read_template(processor, frame);
-  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
-    frame.before.push_back(id_of(processor["cls"].items().at(1)));
-    frame.after.push_back(id_of(processor["sep"].items().at(1)));
-  } else if (type == "Sequence") {
-    for (const JsonValue& part : processor["processors"].items()) {
-      read_processor(part, frame);
-    }
-  } else if (type != "ByteLevel") {  // which only moves offsets
-    unsupported(processor,
-                type,
-                "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, Sequence");
-  }
-}
-
 }  // namespace
 
 JsonValue JsonValue::operator[](std::string_view key) const {
@@ -155,14 +123,6 @@ std::vector<AddedToken> read_added_tokens(const JsonValue& added,
         {content, id_of(item["id"]), item["lstrip"].flag(false), item["rstrip"].flag(false)});
   }
   return tokens;
-}
-
-SpecialFrame read_frame(const JsonValue& processor) {
-  SpecialFrame frame;
-  if (processor) {
-    read_processor(processor, frame);
-  }
-  return frame;
 }
 
 }  // namespace colossal::detail

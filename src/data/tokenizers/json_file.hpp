@@ -57,7 +57,4 @@ void read_vocabulary(const JsonValue& vocab, Vocabulary& vocabulary);
                                                         bool normalizes,
                                                         Vocabulary& vocabulary);
 
-/// Ids around a text as `post_processor` gives them for a single text.
-[[nodiscard]] SpecialFrame read_frame(const JsonValue& processor);
-
 }  // namespace colossal::detail

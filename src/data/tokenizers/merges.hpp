@@ -4,6 +4,7 @@
 #include "data/tokenizers/tokenizer.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -51,8 +52,11 @@ struct MergeBuffers {
   std::vector<Candidate> heap;
 };
 
+/// Symbols that a word may have: places in it are 32 bits wide, which keeps MergeBuffers small.
+inline constexpr std::size_t kMostSymbols = std::numeric_limits<std::int32_t>::max();
+
 /// Merges the pair of lowest rank, leftmost first, until none is left: O(n log n) for n symbols.
-/// Replaces `ids` by the result. Words have fewer than 2^31 symbols.
+/// Replaces `ids` by the result. Precondition: at most kMostSymbols ids.
 void merge_symbols(const MergeTable& table, std::vector<TokenId>& ids, MergeBuffers& buffers);
 
 /// Remembers the ids of words. Forgets everything when full, so its memory is bounded (about 4 MB).

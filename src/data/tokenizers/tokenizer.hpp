@@ -16,20 +16,16 @@ namespace colossal {
 /// Number of a token; every id is in [0, Tokenizer::size()).
 using TokenId = std::int32_t;
 
-/// Ids that a model expects around one piece of text, such as [CLS] ... [SEP]; encode() does not
-/// add them.
-struct SpecialFrame {
-  std::vector<TokenId> before;
-  std::vector<TokenId> after;
-};
-
 /// Text to ids and back. All functions are safe to call from several threads.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Appends the ids of `text` to `ids`. Any bytes are accepted: what is not UTF-8 becomes byte
-  /// tokens where the vocabulary has them and is dropped where it has none (wordpiece).
+  /// Appends the ids of `text` to `ids`, without the special tokens that a model may want around a
+  /// text ([CLS] ... [SEP]). Any bytes are accepted: what is not UTF-8 becomes byte tokens where
+  /// the vocabulary has them, one unknown token where it has no bytes (`bpe` of characters), and is
+  /// dropped by `wordpiece`. Errors: data "word-too-long" for `bpe` that finds more than 2^31 - 1
+  /// symbols without a place to cut.
   virtual void encode(std::string_view text, std::vector<TokenId>& ids) const = 0;
   /// Bytes that the ids stand for. decode(encode(x)) == x for `byte` and byte-level `bpe`; where
   /// encoding loses something (case, kind of space), the result is what the tokens say. The bytes
@@ -44,8 +40,6 @@ class Tokenizer {
   /// First place at or after `from` where `text` may be cut in two without changing its ids;
   /// text.size() if there is none.
   [[nodiscard]] virtual std::size_t boundary(std::string_view text, std::size_t from) const = 0;
-  /// What the file says to put around a text; empty if it says nothing.
-  [[nodiscard]] virtual SpecialFrame frame() const { return {}; }
 };
 
 /// Opens the tokenizer of a configuration. Reads its files once, about 50 ms for 50,000 tokens.

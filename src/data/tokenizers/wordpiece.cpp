@@ -86,7 +86,6 @@ class WordPieceTokenizer : public Tokenizer {
   [[nodiscard]] std::int64_t size() const override { return spec_.vocabulary.size(); }
   [[nodiscard]] std::optional<TokenId> eod() const override { return spec_.vocabulary.eod(); }
   [[nodiscard]] std::string fingerprint() const override { return spec_.fingerprint; }
-  [[nodiscard]] SpecialFrame frame() const override { return spec_.frame; }
   [[nodiscard]] std::size_t boundary(std::string_view text, std::size_t from) const override {
     return added_.touches_space() ? text.size() : detail::word_boundary(text, from);
   }

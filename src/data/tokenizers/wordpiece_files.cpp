@@ -78,7 +78,6 @@ WordPieceSpec read_vocab_txt(const fs::path& path) {
     }
   }
   spec.unknown = *spec.vocabulary.find("[UNK]");
-  spec.frame = {{*spec.vocabulary.find("[CLS]")}, {*spec.vocabulary.find("[SEP]")}};
   spec.lowercase = is_uncased(spec.vocabulary);
   spec.strip_accents = spec.lowercase;
   spec.fingerprint = sha256("wordpiece " + sha256(text));
@@ -98,6 +97,8 @@ void read_normalizer(const JsonValue& normalizer, WordPieceSpec& spec) {
   spec.strip_accents = normalizer["strip_accents"].flag(spec.lowercase);
 }
 
+/// `post_processor` is not read: it only puts special tokens around a text, which encode() does
+/// not.
 WordPieceSpec read_json(const fs::path& path) {
   const std::string text = read_tokenizer_file(path);
   const nlohmann::json json = parse_tokenizer_json(text, path);
@@ -120,7 +121,6 @@ WordPieceSpec read_json(const fs::path& path) {
     spec.longest_word = static_cast<std::size_t>(model["max_input_chars_per_word"].number());
   }
   spec.added = read_added_tokens(root["added_tokens"], true, spec.vocabulary);
-  spec.frame = read_frame(root["post_processor"]);
   spec.fingerprint = sha256("wordpiece " + sha256(text));
   return spec;
 }

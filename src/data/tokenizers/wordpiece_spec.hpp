@@ -13,7 +13,6 @@ namespace colossal::detail {
 struct WordPieceSpec {
   Vocabulary vocabulary;
   std::vector<AddedToken> added;
-  SpecialFrame frame;
   std::string fingerprint;
   TokenId unknown = 0;
   std::string continuation = "##";  ///< in front of pieces that continue a word

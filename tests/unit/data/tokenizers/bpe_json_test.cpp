@@ -140,27 +140,20 @@ TEST_CASE("added tokens take the longest match and the space they ask for", "[to
   CHECK(tokenizer->boundary("a b", 0) == 3);  // the token could reach over the space
 }
 
-TEST_CASE("post processors give the frame of a text", "[tokenizers]") {
-  Json json = toy_json();
-  json["post_processor"] = {
-      {"type", "Sequence"},
-      {"processors",
-       {{{"type", "ByteLevel"}, {"trim_offsets", false}},
-        {{"type", "TemplateProcessing"},
-         {"single",
-          {{{"SpecialToken", {{"id", "B"}, {"type_id", 0}}}},
-           {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
-           {{"SpecialToken", {{"id", "E"}, {"type_id", 0}}}}}},
-         {"special_tokens",
-          {{"B", {{"id", "B"}, {"ids", {1, 2}}}}, {"E", {{"id", "E"}, {"ids", {259}}}}}}}}}};
-  const SpecialFrame frame = open_json(json)->frame();
-  CHECK(frame.before == Ids{1, 2});
-  CHECK(frame.after == Ids{259});
-  json["post_processor"] = {
-      {"type", "RobertaProcessing"}, {"sep", {"</s>", 2}}, {"cls", {"<s>", 0}}};
-  CHECK(open_json(json)->frame().before == Ids{0});
-  json["post_processor"] = {{"type", "Sorting"}};
-  require_unsupported(json, "Sorting");
+TEST_CASE("a tokenizer.json loads whatever it puts around a text", "[tokenizers]") {
+  const Ids plain = encode(*open_json(toy_json()), "hello");
+  for (const char* processor :
+       {R"({"type": "BertProcessing", "cls": ["[CLS]"], "sep": ["[SEP]"]})",
+        R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})",
+        R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "B", "type_id": 0}},
+            {"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {}})",
+        R"({"type": "of a later version"})",
+        R"("no mapping")"}) {
+    INFO(processor);
+    Json json = toy_json();
+    json["post_processor"] = Json::parse(processor);
+    CHECK(encode(*open_json(json), "hello") == plain);
+  }
 }
 
 TEST_CASE("unknown components are refused by name", "[tokenizers]") {

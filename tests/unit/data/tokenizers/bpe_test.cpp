@@ -1,5 +1,6 @@
 // Does byte-pair encoding give the ids that three merges allow, and is every wrong file refused
 // with its place?
+#include "data/tokenizers/bpe_spec.hpp"
 #include "data/tokenizers/merges.hpp"
 #include "toy.hpp"
 
@@ -211,6 +212,22 @@ TEST_CASE("merging equals the plain algorithm on random tables", "[tokenizers]")
     detail::merge_symbols(table, ids, buffers);
     CHECK(ids == plain);
   }
+}
+
+TEST_CASE("a word with more symbols than can be merged is refused, not cut off", "[tokenizers]") {
+  const TempDir folder;
+  detail::BpeSpec spec = detail::read_bpe(write_toy(folder.path()));
+  CHECK(spec.most_symbols == 2'147'483'647);  // places in a word are 32 bits wide
+  spec.most_symbols = 8;
+  const auto tokenizer = detail::make_bpe_tokenizer(std::move(spec));
+  CHECK(encode(*tokenizer, "hellhell hellhel") == Ids{258, 258, ' ', 258, 256, 'l'});
+  Ids ids;
+  const Error error = error_of([&] { tokenizer->encode("hellhellh", ids); });
+  CHECK(error.kind() == ErrorKind::data);
+  CHECK(error.id() == "word-too-long");
+  CHECK_THAT(error.what(), Contains("9 bytes") && Contains("9 symbols, at most 8"));
+  CHECK(ids.empty());
+  CHECK(encode(*tokenizer, "hell") == Ids{258});  // and it goes on working
 }
 
 TEST_CASE("the word cache forgets when it is full and stays right", "[tokenizers]") {

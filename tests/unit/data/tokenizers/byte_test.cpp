@@ -17,7 +17,6 @@ TEST_CASE("bytes are ids", "[tokenizers]") {
   CHECK(tokenizer->decode(ids) == all);
   CHECK(tokenizer->size() == 256);
   CHECK(require_eod(*tokenizer) == 0);
-  CHECK(tokenizer->frame().before.empty());
   CHECK(tokenizer->boundary("abc", 1) == 1);
   CHECK(tokenizer->boundary("abc", 9) == 3);
 }

@@ -55,12 +55,9 @@ std::unique_ptr<Tokenizer> open_json(const Json& json) {
 
 }  // namespace
 
-TEST_CASE("BERT's ids of hello world with its frame", "[tokenizers]") {
+TEST_CASE("BERT's ids of hello world", "[tokenizers]") {
   const auto tokenizer = open_vocabulary(bert_vocabulary());
-  const SpecialFrame frame = tokenizer->frame();
-  Ids ids = frame.before;
-  tokenizer->encode("Hello world", ids);
-  ids.insert(ids.end(), frame.after.begin(), frame.after.end());
+  const Ids ids = encode(*tokenizer, "[CLS]Hello world[SEP]");
   CHECK(ids == Ids{101, 7592, 2088, 102});
   CHECK(tokenizer->size() == 8000);
   CHECK(require_eod(*tokenizer) == 102);
@@ -101,6 +98,13 @@ TEST_CASE("a tokenizer.json states case and accents itself", "[tokenizers]") {
   CHECK(encode(*open_json(json), "caf\xC3\xA9") == Ids{0});
   json["model"]["max_input_chars_per_word"] = 5;
   CHECK(encode(*open_json(json), "Unable") == Ids{0});
+}
+
+TEST_CASE("what a tokenizer.json puts around a text does not matter", "[tokenizers]") {
+  Json json = small_json();
+  json["post_processor"] =
+      Json::parse(R"({"type": "BertProcessing", "cls": ["[CLS]"], "sep": ["[SEP]"]})");
+  CHECK(encode(*open_json(json), "Unable") == Ids{1, 2});
 }
 
 TEST_CASE("wrong WordPiece files are refused", "[tokenizers]") {
