@@ -24,13 +24,13 @@ BY_CALL = (
     (re.compile(r"\bfail\s*\(\s*node\s*,\s*\{"), "config"),
     (re.compile(r"\busage\s*\([^,()]+,"), "usage"),
 )
-# A log line that carries its id as text, as messages of the program do: "... [output-finished]".
-IN_TEXT = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]\"")
+# A log line that carries its id as text, at its end as messages of the program do ("... [output-finished]") or at its
+# start ("[loss-scale-min] step ...").
+IN_TEXT = re.compile(r'\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]"|"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]')
 
 
 # What no test can produce, and why not.
 UNREACHABLE = {
-    "hdf5-library": "only a broken installation of the library cannot tell its version",
     "hdf5-type": "HDF5 would have to refuse a valid type",
     "no-group": "a mesh has one axis of more than one rank so far, and its group is always made",
     "tokenizer-type": "a switch over all enumerators",
@@ -64,8 +64,8 @@ def found_in(text):
             first = argument(code, text, match.end()).strip()
             if ID.fullmatch(first):
                 yield kind, first.strip('"')
-    for name in IN_TEXT.findall(text):
-        yield "note", name
+    for at_end, at_start in IN_TEXT.findall(text):
+        yield "note", at_end or at_start
 
 
 def catalogue(lint):

@@ -97,7 +97,8 @@ struct CheckpointInfo {
 };
 
 /// All step-* folders under `root`, by step number, oldest first; none if `root` does not exist.
-/// Checks manifest and file sizes, not checksums.
+/// Checks manifest and file sizes, not checksums. Errors: checkpoint "checkpoint-unreadable" if
+/// `root` is no folder or cannot be read.
 [[nodiscard]] std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& root);
 
 /// The checkpoints of a folder as a reader takes them.
@@ -110,7 +111,7 @@ struct CheckpointChoice {
 
 /// Sorts the checkpoints under `root`; both lists are empty if there are none. Errors: checkpoint
 /// "checkpoint-damaged" if there are only damaged ones, each listed with its reason; `advice` is
-/// what the user can do then.
+/// what the user can do then; and those of list_checkpoints().
 [[nodiscard]] CheckpointChoice choose_checkpoints(
     const std::filesystem::path& root, std::string_view advice = "restore one of them from a copy");
 

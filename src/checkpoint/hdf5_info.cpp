@@ -1,24 +1,20 @@
 // What does the HDF5 library say about itself?
 #include "checkpoint/hdf5_info.hpp"
 
-#include "core/error.hpp"
+#include "checkpoint/detail/hdf5.hpp"
 
 #include <fmt/format.h>
-#include <hdf5.h>
 
 namespace colossal {
 
 Hdf5Info hdf5_info() {
-  H5dont_atexit();  // before anything else: see detail/hdf5.cpp
+  detail::prepare_library();
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;
   hbool_t thread_safe = 0;
-  check(
-      H5get_libversion(&major, &minor, &release) >= 0 && H5is_library_threadsafe(&thread_safe) >= 0,
-      ErrorKind::environment,
-      "hdf5-library",
-      "the HDF5 library does not tell its version; reinstall libhdf5");
+  H5get_libversion(&major, &minor, &release);  // cannot fail
+  H5is_library_threadsafe(&thread_safe);
   return {.version = fmt::format("{}.{}.{}", major, minor, release),
           .thread_safe = thread_safe != 0,
           .deflate = H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0,

@@ -14,7 +14,7 @@ struct Hdf5Info {
   std::string built_version;  ///< of the headers
 };
 
-/// Asks the library. Errors: environment "hdf5-library" if it does not answer.
+/// Asks the library.
 [[nodiscard]] Hdf5Info hdf5_info();
 
 }  // namespace colossal

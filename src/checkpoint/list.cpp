@@ -21,12 +21,23 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kTemporary = ".tmp-";
 
+/// Paths in a folder; none if it does not exist. A folder that cannot be read is not an empty one:
+/// a run would start anew beside its own checkpoints.
 std::vector<fs::path> entries(const fs::path& folder) {
-  std::error_code none_there;
+  std::error_code error;
   std::vector<fs::path> paths;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none_there)) {
-    paths.push_back(entry.path());
+  fs::directory_iterator entry(folder, error);
+  while (!error && entry != fs::directory_iterator()) {
+    paths.push_back(entry->path());
+    entry.increment(error);
   }
+  check(!error || error == std::errc::no_such_file_or_directory,
+        ErrorKind::checkpoint,
+        "checkpoint-unreadable",
+        "cannot read the folder of checkpoints {}: {}\n  fix   make it a folder that this user may "
+        "read, or name another one",
+        folder.string(),
+        error.message());
   return paths;
 }
 
@@ -130,10 +141,14 @@ CheckpointChoice choose_checkpoints(const fs::path& root, std::string_view advic
 fs::path find_checkpoint(const fs::path& given) {
   // "step-00001000/" has no file name.
   const fs::path path = given.has_filename() ? given : given.parent_path();
-  if (fs::exists(path / detail::kManifestName) || detail::step_of(path.filename().string())) {
+  std::error_code told_below;
+  if (fs::exists(path / detail::kManifestName, told_below) ||
+      detail::step_of(path.filename().string())) {
     return path;
   }
-  const fs::path root = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
+  // Not is_directory(): one that cannot be read must not be passed over.
+  const fs::file_status inner = fs::status(path / "checkpoints", told_below);
+  const fs::path root = inner.type() == fs::file_type::not_found ? path : path / "checkpoints";
   const CheckpointChoice choice = choose_checkpoints(root);
   check(!choice.candidates.empty(),
         ErrorKind::checkpoint,

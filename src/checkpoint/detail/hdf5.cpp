@@ -50,17 +50,6 @@ LastFailure last_failure() {
   return failure;
 }
 
-/// Before the first other call: the library's own exit handler crashes on a file whose close failed
-/// (1.10.8, full disk), and its error printing would bypass the log.
-void prepare_library() {
-  static const bool done = [] {
-    H5dont_atexit();
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-    return true;
-  }();
-  static_cast<void>(done);
-}
-
 /// A 2-byte float from a 4-byte one.
 H5Type small_float(std::size_t exponent_bits, std::size_t exponent_bias) {
   H5Type type(H5Tcopy(H5T_IEEE_F32LE));
@@ -87,6 +76,17 @@ H5Properties access_properties() {
 }
 
 }  // namespace
+
+void prepare_library() {
+  // The library's exit handler crashes on a file whose close failed (1.10.8, full disk), and its
+  // error printing would bypass the log.
+  static const bool done = [] {
+    H5dont_atexit();
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    return true;
+  }();
+  static_cast<void>(done);
+}
 
 H5File::H5File(std::filesystem::path path, H5Access access)
     : path_(std::move(path)), access_(access) {

@@ -14,6 +14,9 @@
 
 namespace colossal::detail {
 
+/// To be called before the first other call of the library in a process, and harmless later.
+void prepare_library();
+
 /// Owner of one HDF5 id. The destructor drops the result of the close; writers call close() to see
 /// it.
 template <herr_t (*Close)(hid_t)>

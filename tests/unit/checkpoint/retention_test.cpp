@@ -72,6 +72,30 @@ TEST_CASE("saving a step again replaces it", "[retention]") {
   CHECK(names_in(dir.path()) == std::vector<std::string>{"latest", "step-00000005"});
 }
 
+TEST_CASE("a folder that cannot be read is not one without checkpoints", "[retention]") {
+  // Permissions do not bind root, so other reasons stand for them here.
+  const TempDir dir;
+  write_file(dir.path() / "file", "no folder");
+  fs::create_symlink(dir.path() / "loop", dir.path() / "loop");
+  for (const char* name : {"file", "loop"}) {
+    const fs::path root = dir.path() / name;
+    for (const Failure& failure : {failure_of([&] { static_cast<void>(list_checkpoints(root)); }),
+                                   failure_of([&] { static_cast<void>(choose_checkpoints(root)); }),
+                                   failure_of([&] { static_cast<void>(find_checkpoint(root)); })}) {
+      CHECK(failure.id == "checkpoint-unreadable");
+      CHECK(failure.exit_code == 5);
+      CHECK(contains(failure.text, root.string()));
+    }
+  }
+  CHECK(contains(failure_of([&] { static_cast<void>(list_checkpoints(dir.path() / "loop")); }).text,
+                 "symbolic links"));
+  fs::create_directory(dir.path() / "run");
+  fs::create_symlink("checkpoints", dir.path() / "run" / "checkpoints");
+  CHECK(failure_of([&] { static_cast<void>(find_checkpoint(dir.path() / "run")); }).id ==
+        "checkpoint-unreadable");
+  CHECK(choose_checkpoints(dir.path() / "nowhere").candidates.empty());
+}
+
 TEST_CASE("foreign folders and files are not checkpoints", "[retention]") {
   const TempDir dir;
   for (const char* name : {"step-", "step-12x", "step-00000001.old", "best", "step-3.tmp-1"}) {

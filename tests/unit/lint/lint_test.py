@@ -224,7 +224,8 @@ class ErrorIds(LintCase):
               '  report.error("tag", path, origin, "text");\n  report_.warning("careful", path);\n'
               '  target.fail(node, {"bad-word", fmt::format("{}", x), "fix"});\n'
               '  return Problem{"bad-number", "text"};\n  usage(command, "no-command", "text");\n'
-              '  log::console("nothing to do [all-done]");\n}\n')
+              '  log::console("nothing to do [all-done]");\n'
+              '  log::warn("[at-start] step {}, [in-the-middle] of a text", 1);\n}\n')
 
     def listed(self, source):
         with tempfile.TemporaryDirectory() as folder:
@@ -237,7 +238,7 @@ class ErrorIds(LintCase):
 
     def test_lists_what_any_reporting_function_is_given(self):
         lines = [line.removesuffix(" src/nn/a.cpp") for line in self.listed(self.SOURCE).splitlines()]
-        self.assertEqual(lines, ["all-done note -", "bad-number config 3", "bad-word config 3", "careful warning -",
+        self.assertEqual(lines, ["all-done note -", "at-start note -", "bad-number config 3", "bad-word config 3", "careful warning -",
                                  "first-kind internal 1", "no-command usage -", "second-kind internal 1", "tag config 3",
                                  "too-large config 3"])
 
