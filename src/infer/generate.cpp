@@ -90,7 +90,7 @@ class Session {
             options.json) {}
 
   void run() {
-    for (take_prompts(); generator_.is_busy(); take_prompts()) {
+    for (take_prompts(); generator_.is_busy() && !printer_.reader_gone(); take_prompts()) {
       const Clock::time_point start = Clock::now();
       const std::vector<GeneratedToken> tokens = generator_.step();
       seconds_ += seconds_since(start);
@@ -98,6 +98,9 @@ class Session {
         printer_.take(token);
       }
       num_tokens_ += std::ssize(tokens);
+    }
+    if (printer_.reader_gone()) {
+      return;  // he has enough: no failure, and no summary of a half
     }
     check(num_prompts_ > 0, ErrorKind::data, "empty-prompt", "stdin holds no prompt");
     log::info("[generate] {} tokens for {} prompt{} in {:.3f} s: {:.0f} tokens/s",
@@ -128,7 +131,7 @@ class Session {
 
   /// Says once that the model will not see all of a sequence.
   void note_window(std::int64_t num_prompt) {
-    if (!noted_ && num_prompt + options_.max_tokens > capacity_) {
+    if (!noted_ && options_.max_tokens > capacity_ - num_prompt) {
       noted_ = true;
       log::info(
           "[generate] the model sees at most {} tokens (model.max_seq_length): longer texts go "

@@ -69,7 +69,13 @@ void Generator::add(std::uint64_t request, std::vector<std::int64_t> prompt) {
         decoder_.capacity());
   check_ids(request, prompt, decoder_.vocabulary());
   const std::int64_t num_prompt = std::ssize(prompt);
-  sequences_.push_back({request, free_slots_.back(), std::move(prompt), num_prompt, true, {}});
+  std::set<std::int64_t> seen(prompt.begin(), prompt.end());
+  sequences_.push_back({.request = request,
+                        .slot = free_slots_.back(),
+                        .tokens = std::move(prompt),
+                        .seen = std::move(seen),
+                        .num_prompt = num_prompt,
+                        .logits = {}});
   free_slots_.pop_back();
 }
 
@@ -130,8 +136,9 @@ GeneratedToken Generator::choose(Sequence& sequence) {
     logits = logits.first(static_cast<std::size_t>(*options_.num_ids));
   }
   GeneratedToken token{
-      sequence.request, next_token(logits, sequence.tokens, options_.sampling, key), std::nullopt};
+      sequence.request, next_token(logits, sequence.seen, options_.sampling, key), std::nullopt};
   sequence.tokens.push_back(token.id);
+  sequence.seen.insert(token.id);
   if (token.id == options_.end_of_document) {
     token.finish = Finish::end;
   } else if (std::ssize(sequence.tokens) - sequence.num_prompt == options_.max_tokens) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -53,6 +54,7 @@ class Generator {
     std::uint64_t request;
     std::int64_t slot;
     std::vector<std::int64_t> tokens;  // prompt, then what was generated
+    std::set<std::int64_t> seen;       // the distinct ones of them
     std::int64_t num_prompt;
     bool fresh = true;  // nothing of it is in its slot
     std::vector<double> logits;

@@ -54,7 +54,7 @@ void Printer::print() {
   }
 }
 
-void Printer::print_text(Entry& entry) const {
+void Printer::print_text(Entry& entry) {
   std::string news = entry.started ? "" : entry.prompt;
   entry.started = true;
   news += entry.text.substr(entry.shown);
@@ -65,7 +65,7 @@ void Printer::print_text(Entry& entry) const {
   write(news);
 }
 
-void Printer::print_json(const Entry& entry) const {
+void Printer::print_json(const Entry& entry) {
   nlohmann::ordered_json json;
   json["prompt"] = entry.prompt;
   json["text"] = entry.text;
@@ -76,13 +76,22 @@ void Printer::print_json(const Entry& entry) const {
   write(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void Printer::write(std::string_view bytes) const {
-  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), out_) == bytes.size();
-  check(written && std::fflush(out_) == 0,
+void Printer::write(std::string_view bytes) {
+  if (reader_gone_) {
+    return;
+  }
+  const bool written =
+      std::fwrite(bytes.data(), 1, bytes.size(), out_) == bytes.size() && std::fflush(out_) == 0;
+  const int error = errno;
+  reader_gone_ = !written && error == EPIPE;
+  check(written || reader_gone_,
         ErrorKind::environment,
         "output-write",
         "cannot write the generated text: {}",
-        std::strerror(errno));
+        std::strerror(error));
+  if (reader_gone_) {
+    std::clearerr(out_);  // else the program would take it for lost results at its end
+  }
 }
 
 }  // namespace colossal

@@ -21,10 +21,13 @@ class Printer {
   /// `out` must outlive the printer.
   Printer(std::FILE* out, TextStream::Decode decode, bool json);
 
-  /// A prompt was taken in; requests count up. Errors: environment "output-write".
+  /// A prompt was taken in; requests count up. Errors: environment "output-write"; a reader who has
+  /// gone is none.
   void open(std::uint64_t request, std::string prompt, const std::vector<std::int64_t>& ids);
-  /// Errors: environment "output-write".
+  /// Errors: as open().
   void take(const GeneratedToken& token);
+  /// Has the reader closed his end of the pipe (`| head`)? Nothing more is written then.
+  [[nodiscard]] bool reader_gone() const noexcept { return reader_gone_; }
 
  private:
   struct Entry {
@@ -39,13 +42,14 @@ class Printer {
 
   /// Prints what can be printed of the first entries and forgets finished ones.
   void print();
-  void print_text(Entry& entry) const;
-  void print_json(const Entry& entry) const;
-  void write(std::string_view bytes) const;
+  void print_text(Entry& entry);
+  void print_json(const Entry& entry);
+  void write(std::string_view bytes);
 
   std::FILE* out_;
   TextStream::Decode decode_;
   bool json_;
+  bool reader_gone_ = false;
   std::map<std::uint64_t, Entry> entries_;
 };
 

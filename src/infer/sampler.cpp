@@ -8,14 +8,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 
 namespace colossal {
 namespace {
 
 /// Logits after the penalty, as candidates whose `probability` is still a logit.
 std::vector<Candidate> penalised(std::span<const double> logits,
-                                 std::span<const std::int64_t> sequence,
+                                 const std::set<std::int64_t>& seen,
                                  double penalty) {
   std::vector<Candidate> candidates(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -24,7 +23,7 @@ std::vector<Candidate> penalised(std::span<const double> logits,
   if (penalty == 1) {
     return candidates;
   }
-  for (const std::int64_t id : std::set<std::int64_t>(sequence.begin(), sequence.end())) {
+  for (const std::int64_t id : seen) {
     if (id < std::ssize(candidates)) {  // a prompt may hold ids that are never chosen
       double& logit = candidates[static_cast<std::size_t>(id)].probability;
       const double punished = logit > 0 ? logit / penalty : logit * penalty;
@@ -128,9 +127,9 @@ void check_options(const SamplingOptions& options) {
 }
 
 std::vector<Candidate> distribution(std::span<const double> logits,
-                                    std::span<const std::int64_t> sequence,
+                                    const std::set<std::int64_t>& seen,
                                     const SamplingOptions& options) {
-  std::vector<Candidate> candidates = penalised(logits, sequence, options.repetition_penalty);
+  std::vector<Candidate> candidates = penalised(logits, seen, options.repetition_penalty);
   // Distances to the largest logit: however small the temperature, they end at 0 and -infinity.
   const double top = std::ranges::max_element(candidates, {}, &Candidate::probability)->probability;
   for (Candidate& candidate : candidates) {
@@ -157,15 +156,15 @@ double uniform(std::int64_t seed, const DrawKey& key) noexcept {
 }
 
 std::int64_t next_token(std::span<const double> logits,
-                        std::span<const std::int64_t> sequence,
+                        const std::set<std::int64_t>& seen,
                         const SamplingOptions& options,
                         const DrawKey& key) {
   check_finite(logits, key);
   if (options.temperature == 0) {
-    const std::vector<Candidate> all = penalised(logits, sequence, options.repetition_penalty);
+    const std::vector<Candidate> all = penalised(logits, seen, options.repetition_penalty);
     return std::ranges::min_element(all, likelier)->id;
   }
-  const std::vector<Candidate> candidates = distribution(logits, sequence, options);
+  const std::vector<Candidate> candidates = distribution(logits, seen, options);
   double rest = uniform(options.seed, key);
   for (const Candidate& candidate : candidates) {
     rest -= candidate.probability;

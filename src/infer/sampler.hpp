@@ -1,8 +1,9 @@
-// Which token comes next? The rules from logits to one id, pure functions of the logits, the
-// sequence and a key.
+// Which token comes next? The rules from logits to one id, pure functions of the logits, the tokens
+// so far and a key.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -33,12 +34,12 @@ struct Candidate {
 };
 
 /// The tokens that may come next and their probabilities (sum 1), by id. In this order: repetition
-/// penalty (a positive logit is divided by it, another multiplied) on the distinct tokens of
-/// `sequence`, temperature, top-k, top-p: falling from the most likely token, those are kept before
+/// penalty (a positive logit is divided by it, another multiplied) on the tokens that the sequence
+/// has `seen`, temperature, top-k, top-p: falling from the most likely token, those are kept before
 /// which the sum does not exceed p, of equal ones the lowest id first. options.temperature > 0.
 /// Source: Holtzman et al. 2020 (top-p), Keskar et al. 2019 (penalty).
 [[nodiscard]] std::vector<Candidate> distribution(std::span<const double> logits,
-                                                  std::span<const std::int64_t> sequence,
+                                                  const std::set<std::int64_t>& seen,
                                                   const SamplingOptions& options);
 
 /// Uniform in [0, 1): 53 bits of Philox keyed by seed, request and position.
@@ -47,7 +48,7 @@ struct Candidate {
 /// The next token: the lowest id of the largest logit at temperature 0, else drawn from
 /// distribution(). Errors: numerics "nonfinite-logits".
 [[nodiscard]] std::int64_t next_token(std::span<const double> logits,
-                                      std::span<const std::int64_t> sequence,
+                                      const std::set<std::int64_t>& seen,
                                       const SamplingOptions& options,
                                       const DrawKey& key);
 

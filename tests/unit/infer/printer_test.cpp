@@ -3,10 +3,13 @@
 
 #include "unit/infer/infer_helpers.hpp"
 
+#include <array>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <unistd.h>
 
 namespace colossal::test {
 namespace {
@@ -97,6 +100,23 @@ TEST_CASE("JSON tells everything about each prompt in order", "[printer]") {
   CHECK(second["ids"] == std::vector<int>{0xFF, 'b'});
   CHECK(second["finish"] == "length");
   CHECK_FALSE(std::getline(lines, line));
+}
+
+TEST_CASE("a reader who has gone ends the output without an error", "[printer]") {
+  // Commands that run long ignore SIGPIPE; with it, this test would end here.
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  std::array<int, 2> ends = {};
+  REQUIRE(::pipe(ends.data()) == 0);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::fdopen(ends[1], "w"), &std::fclose);
+  REQUIRE(pipe != nullptr);
+  Printer printer(pipe.get(), bytes_of, false);
+  printer.open(0, "p", {'p'});
+  CHECK_FALSE(printer.reader_gone());
+  ::close(ends[0]);
+  printer.take({0, 'a', std::nullopt});
+  CHECK(printer.reader_gone());
+  printer.take({0, 'b', Finish::length});
+  std::signal(SIGPIPE, before);
 }
 
 TEST_CASE("a full disk is an error at the first text", "[printer]") {

@@ -25,8 +25,8 @@ const std::vector<double> kHalves = {0.125, 0.5, 0.125, 0.25};
 void require_distribution(const std::vector<double>& logits,
                           const SamplingOptions& options,
                           const std::map<std::int64_t, double>& expected,
-                          const std::vector<std::int64_t>& sequence = {}) {
-  const std::vector<Candidate> found = distribution(logits, sequence, options);
+                          const std::set<std::int64_t>& seen = {}) {
+  const std::vector<Candidate> found = distribution(logits, seen, options);
   REQUIRE(found.size() == expected.size());
   auto wanted = expected.begin();
   for (const Candidate& candidate : found) {
@@ -94,17 +94,17 @@ TEST_CASE("top-p sees what temperature and top-k left", "[sampler]") {
   require_distribution(logits, {.top_k = 2, .top_p = 0.6}, {{1, 1}});
 }
 
-TEST_CASE("the repetition penalty acts once on each token of the sequence", "[sampler]") {
+TEST_CASE("the repetition penalty acts on each token of the sequence", "[sampler]") {
   const std::vector<double> logits = {2, -2, 1};
   const double z = std::exp(1.) + std::exp(-4.) + std::exp(1.);
   require_distribution(logits,
                        {.repetition_penalty = 2},
                        {{0, std::exp(1.) / z}, {1, std::exp(-4.) / z}, {2, std::exp(1.) / z}},
-                       {0, 1, 0, 0});
+                       {0, 1});
   const SamplingOptions greedy{.temperature = 0, .repetition_penalty = 3};
-  CHECK(next_token(logits, std::vector<std::int64_t>{}, greedy, {}) == 0);
-  CHECK(next_token(logits, std::vector<std::int64_t>{0}, greedy, {}) == 2);
-  CHECK(next_token(logits, std::vector<std::int64_t>{0, 99}, greedy, {}) == 2);
+  CHECK(next_token(logits, {}, greedy, {}) == 0);
+  CHECK(next_token(logits, {0}, greedy, {}) == 2);
+  CHECK(next_token(logits, {0, 99}, greedy, {}) == 2);
 }
 
 TEST_CASE("greedy takes the lowest of equal ones and no random number", "[sampler]") {
