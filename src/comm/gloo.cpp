@@ -36,6 +36,9 @@ class GlooWork final : public Work {
       if (!work_->isCompleted()) {
         return false;
       }
+      if (work_->isSuccess()) {
+        return true;  // it ended between the time-out and this line
+      }
       fail(ErrorKind::comm, "peer-lost", "{}", reason(error));
     }
   }

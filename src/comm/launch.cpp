@@ -4,6 +4,7 @@
 #include "comm/detail/launch_output.hpp"
 #include "comm/detail/local_job.hpp"
 #include "comm/detail/peers.hpp"
+#include "core/color.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -42,8 +44,15 @@ class StopSignals {
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    ::pthread_sigmask(SIG_BLOCK, &set, &before_);
     fd_ = Descriptor(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+    // Before they are blocked: signals that nobody reads would make the job unstoppable.
+    check(
+        fd_.get() >= 0,
+        ErrorKind::environment,
+        "launch-spawn",
+        "cannot start the ranks: signalfd: {}\n  fix   close other programs, or raise `ulimit -n`",
+        std::strerror(errno));  // NOLINT(concurrency-mt-unsafe): one thread
+    ::pthread_sigmask(SIG_BLOCK, &set, &before_);
   }
   ~StopSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   StopSignals(const StopSignals&) = delete;
@@ -64,8 +73,11 @@ class StopSignals {
   Descriptor fd_;
 };
 
-void write_through(detail::Stream stream, std::string_view text) {
+void write_through(detail::Stream stream, std::string_view line) {
   std::FILE* file = stream == detail::Stream::out ? stdout : stderr;
+  // Ranks write plain words, which are compared and merged.
+  const bool colored = stream == detail::Stream::err && use_color(STDERR_FILENO);
+  const std::string text = colored ? paint_severity(line) : std::string(line);
   const bool written =
       std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
   if (!written && errno == EPIPE) {
@@ -227,16 +239,17 @@ LaunchOutcome launch_local(const LaunchRequest& request) {
   return Supervisor(options, request).run();
 }
 
-void guard_child() {
+bool guard_child() {
   const char* launcher = std::getenv(detail::kLauncherVariable);
   if (launcher == nullptr) {
-    return;
+    return false;
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The launcher may have died before the line above took effect.
   if (std::to_string(::getppid()) != launcher) {
     std::_Exit(kPeerFailed);
   }
+  return true;
 }
 
 }  // namespace colossal

@@ -36,8 +36,8 @@ struct LaunchOutcome {
 /// children. Errors: environment "launch-spawn", "port-bind".
 [[nodiscard]] LaunchOutcome launch_local(const LaunchRequest& request);
 
-/// In a spawned child: die with the parent (PR_SET_PDEATHSIG) and re-check it is still there. No-op
-/// otherwise.
-void guard_child();
+/// In a spawned child: die with the parent (PR_SET_PDEATHSIG) and re-check it is still there.
+/// Returns whether this is one.
+bool guard_child();
 
 }  // namespace colossal

@@ -15,19 +15,6 @@
 namespace colossal {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-/// How long close() waits for peers that have all passed the last barrier.
-constexpr std::chrono::seconds kPartingTimeout{10};
-
-/// Blocks until all ranks have added themselves to `key`, or clearly never will.
-void await_all(detail::Store& store, const std::string& key, int world_size) {
-  const auto deadline = Clock::now() + kPartingTimeout;
-  while (store.add(key, 0) < world_size && Clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-}
-
 /// The group check has failed: its author throws, the others leave without a word.
 [[noreturn]] void refuse_start(detail::Session& session, const detail::Objection& objection) {
   const detail::Failure failure{session.launch.rank,
@@ -252,17 +239,13 @@ void World::close() {
   impl_->all.barrier();
   // A rank that has left the barrier may still owe messages to slower ones: no group ends before
   // all have left it.
-  session.store->add("left", 1);
-  await_all(*session.store, "left", impl_->launch.world_size);
+  detail::leave_barrier(*session.store, size());
   session.watchdog->stop();
   while (!impl_->groups.empty()) {
     impl_->groups.back()->close();
     impl_->groups.pop_back();
   }
-  session.store->add("closed", 1);
-  if (session.store->is_host()) {
-    await_all(*session.store, "closed", impl_->launch.world_size);
-  }
+  detail::say_closed(*session.store, size());
   impl_->closed = true;
 }
 

@@ -41,6 +41,9 @@ struct LaunchOptions {
 struct Identity {
   std::string build_id;
   std::string config_hash;
+  /// The configuration as lines `key = value` without secrets: what people are shown of two that
+  /// differ. May be empty.
+  std::string config_keys = {};
 };
 
 /// How long a rank waits before it names a culprit (comm.init_timeout, comm.timeout), and how peers

@@ -3,14 +3,16 @@
 #include "comm/detail/group_check.hpp"
 
 #include "core/error.hpp"
+#include "core/system.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -24,10 +26,16 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kVerdictKey = "verdict";
 constexpr const char* kGood = "good";
 /// Raised whenever the keys or texts that ranks exchange change.
-constexpr int kProtocol = 2;
+constexpr int kProtocol = 3;
+/// So many keys of two configurations are shown; the first ones explain the others.
+constexpr std::size_t kMostKeys = 10;
 
 std::string member_key(int rank) {
   return fmt::format("member/{}", rank);
+}
+
+std::string config_key(int rank) {
+  return fmt::format("config/{}", rank);
 }
 
 struct Member {
@@ -59,9 +67,7 @@ Member parse_member(const std::string& text) {
 }
 
 Member describe_self(const LaunchOptions& launch, const Identity& identity) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return {host.data(),
+  return {host_name(),
           ::getpid(),
           launch.local_rank,
           fmt::format("{} (protocol {})", identity.build_id, kProtocol),
@@ -113,7 +119,70 @@ Objection missing_ranks(Store& store, int world_size, std::chrono::milliseconds 
       missing.empty() ? 0 : missing.front()};
 }
 
-std::optional<Objection> compare(const std::vector<Member>& members) {
+/// Lines `key = value`, by key.
+std::map<std::string, std::string> parse_keys(const std::string& text) {
+  constexpr std::string_view kSign = " = ";
+  std::map<std::string, std::string> values;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t sign = line.find(kSign);
+    if (sign != std::string::npos) {
+      values.emplace(line.substr(0, sign), line.substr(sign + kSign.size()));
+    }
+  }
+  return values;
+}
+
+/// One line for each key whose values differ: "train.steps = 20 on rank 1, 10 on rank 0".
+std::vector<std::string> differing_keys(const std::string& theirs,
+                                        const std::string& first,
+                                        std::size_t rank) {
+  constexpr const char* kAbsent = "no key";
+  const std::map<std::string, std::string> here = parse_keys(theirs);
+  const std::map<std::string, std::string> there = parse_keys(first);
+  std::map<std::string, std::pair<std::string, std::string>> values;
+  for (const auto& [key, value] : here) {
+    values[key] = {value, kAbsent};
+  }
+  for (const auto& [key, value] : there) {
+    const auto [it, fresh] = values.try_emplace(key, kAbsent, value);
+    it->second.second = value;
+  }
+  std::vector<std::string> lines;
+  for (const auto& [key, pair] : values) {
+    if (pair.first != pair.second) {
+      lines.push_back(
+          fmt::format("{} = {} on rank {}, {} on rank 0", key, pair.first, rank, pair.second));
+    }
+  }
+  return lines;
+}
+
+/// What people need to see of two configurations with different hashes.
+std::string explain_difference(Store& store, const std::vector<Member>& members, std::size_t rank) {
+  const std::string start =
+      fmt::format("rank {} on {}: configuration differs from rank 0", rank, members[rank].host);
+  const auto theirs = store.get(config_key(static_cast<int>(rank)));
+  const auto first = store.get(config_key(0));
+  const std::vector<std::string> keys =
+      theirs && first ? differing_keys(*theirs, *first, rank) : std::vector<std::string>{};
+  if (keys.empty()) {
+    return fmt::format("{} (hash {} vs {}); give every rank the same file and --set options",
+                       start,
+                       members[rank].config_hash,
+                       members[0].config_hash);
+  }
+  std::string text = fmt::format("{} in {} key{}", start, keys.size(), keys.size() == 1 ? "" : "s");
+  for (std::size_t i = 0; i < std::min(keys.size(), kMostKeys); ++i) {
+    text += "\n  key   " + keys[i];
+  }
+  if (keys.size() > kMostKeys) {
+    text += fmt::format("\n  ...   and {} more", keys.size() - kMostKeys);
+  }
+  return text + "\n  fix   give every rank the same file and --set options";
+}
+
+std::optional<Objection> compare(Store& store, const std::vector<Member>& members) {
   std::set<std::pair<std::string, int>> places;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const Member& member = members[rank];
@@ -131,16 +200,10 @@ std::optional<Objection> compare(const std::vector<Member>& members) {
           static_cast<int>(rank)};
     }
     if (member.config_hash != members[0].config_hash) {
-      return Objection{
-          ErrorKind::config,
-          "config-differs",
-          fmt::format("rank {} on {}: configuration differs from rank 0 (hash {} vs {}); "
-                      "give every rank the same file and --set options",
-                      rank,
-                      member.host,
-                      member.config_hash,
-                      members[0].config_hash),
-          static_cast<int>(rank)};
+      return Objection{ErrorKind::config,
+                       "config-differs",
+                       explain_difference(store, members, rank),
+                       static_cast<int>(rank)};
     }
     if (!places.emplace(member.host, member.local_rank).second) {
       return Objection{
@@ -176,7 +239,7 @@ void judge(Store& store,
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
-  const auto objection = compare(members);
+  const auto objection = compare(store, members);
   store.set_if_absent(kVerdictKey, objection ? to_text(*objection, author) : kGood);
 }
 
@@ -206,6 +269,9 @@ std::optional<Objection> check_group(Store& store,
   const std::string author =
       fmt::format("{}:{}:{}:{}", self.host, self.pid, launch.rank, self.local_rank);
   const std::string mine = to_text(self);
+  if (!identity.config_keys.empty()) {  // before the record that sends rank 0 to read it
+    store.set_if_absent(config_key(launch.rank), identity.config_keys);
+  }
   const std::string winner = store.set_if_absent(member_key(launch.rank), mine);
   if (winner != mine) {
     const Objection objection = refuse_duplicate(launch.rank, parse_member(winner), self);

@@ -20,6 +20,9 @@
 namespace colossal::detail {
 namespace {
 
+/// Reads of one pipe before the others get their turn: 1 MiB.
+constexpr int kReadsPerCall = 64;
+
 void check_system(int error_number, std::string_view what) {
   check(error_number == 0,
         ErrorKind::environment,
@@ -215,7 +218,8 @@ void LocalJob::drain(int rank, Stream stream) {
   Child& child = children_[static_cast<std::size_t>(rank)];
   Pipe& pipe = stream == Stream::out ? child.out : child.err;
   std::array<char, 16384> buffer;
-  while (pipe.fd.get() >= 0) {
+  // A child that writes without end must not keep its peers and the signals waiting.
+  for (int reads = 0; reads < kReadsPerCall && pipe.fd.get() >= 0; ++reads) {
     const ssize_t count = ::read(pipe.fd.get(), buffer.data(), buffer.size());
     if (count < 0) {
       return;  // nothing more for now
@@ -224,13 +228,25 @@ void LocalJob::drain(int rank, Stream stream) {
       finish_output(rank, stream);
       return;
     }
-    pipe.partial.append(buffer.data(), static_cast<std::size_t>(count));
-    std::size_t begin = 0;
-    for (std::size_t end = 0; (end = pipe.partial.find('\n', begin)) != std::string::npos;) {
-      sink_(rank, stream, std::string_view(pipe.partial).substr(begin, end + 1 - begin));
-      begin = end + 1;
-    }
-    pipe.partial.erase(0, begin);
+    take(rank, stream, std::string_view(buffer.data(), static_cast<std::size_t>(count)));
+  }
+}
+
+void LocalJob::take(int rank, Stream stream, std::string_view bytes) {
+  Child& child = children_[static_cast<std::size_t>(rank)];
+  std::string& partial = (stream == Stream::out ? child.out : child.err).partial;
+  std::size_t searched = partial.size();  // up to here there is no end of line
+  partial += bytes;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = partial.find('\n', searched)) != std::string::npos;) {
+    sink_(rank, stream, std::string_view(partial).substr(begin, end + 1 - begin));
+    begin = end + 1;
+    searched = begin;
+  }
+  partial.erase(0, begin);
+  if (partial.size() >= kLongestPiece) {
+    sink_(rank, stream, partial);
+    partial.clear();
   }
 }
 

@@ -22,6 +22,9 @@ inline constexpr const char* kLauncherVariable = "COLOSSAL_LAUNCHER_PID";
 
 enum class Stream : std::uint8_t { out, err };
 
+/// Bytes of one line that are held back until its end comes.
+inline constexpr std::size_t kLongestPiece = 2U << 20U;
+
 struct ChildExit {
   int rank = 0;
   pid_t pid = 0;
@@ -42,7 +45,8 @@ struct LocalJobOptions {
 /// process hosts. Their stdin is empty; their output arrives line by line. One thread only.
 class LocalJob {
  public:
-  /// Gets one line with its newline, or the unfinished last one.
+  /// Gets one line with its newline, the unfinished last one, or a piece of one that is longer than
+  /// kLongestPiece.
   using LineSink = std::function<void(int rank, Stream stream, std::string_view line)>;
 
   /// Starts all processes. Errors: environment "launch-spawn"; those of Store::host.
@@ -79,6 +83,7 @@ class LocalJob {
   void start(int rank, const LocalJobOptions& options);
   void end() noexcept;
   void drain(int rank, Stream stream);
+  void take(int rank, Stream stream, std::string_view bytes);
   void finish_output(int rank, Stream stream);
   [[nodiscard]] bool exit_is_near() const;
   std::vector<ChildExit> reap();

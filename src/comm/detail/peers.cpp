@@ -15,9 +15,22 @@ namespace {
 
 constexpr const char* kAbortKey = "abort";
 constexpr const char* kHeardKey = "heard";
+constexpr const char* kLeftKey = "left";
+constexpr const char* kClosedKey = "closed";
+
+/// How long a rank waits for peers that have all passed the last barrier.
+constexpr std::chrono::seconds kPartingTimeout{10};
 
 std::string beat_key(int rank) {
   return fmt::format("beat/{}", rank);
+}
+
+/// Blocks until all ranks have added themselves to `key`, or clearly never will.
+void await_all(Store& store, const char* key, int world_size) {
+  const auto deadline = std::chrono::steady_clock::now() + kPartingTimeout;
+  while (store.add(key, 0) < world_size && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
 }
 
 }  // namespace
@@ -86,6 +99,22 @@ Failure report_failure(Store& store, const Failure& failure) {
 std::optional<Failure> reported_failure(Store& store) {
   const auto text = store.get(kAbortKey);
   return text ? std::optional(parse_failure(*text)) : std::nullopt;
+}
+
+void leave_barrier(Store& store, int world_size) {
+  store.add(kLeftKey, 1);
+  await_all(store, kLeftKey, world_size);
+}
+
+void say_closed(Store& store, int world_size) noexcept {
+  try {
+    store.add(kClosedKey, 1);
+    if (store.is_host()) {
+      await_all(store, kClosedKey, world_size);
+    }
+  } catch (const Error& error) {
+    log::debug("the store was gone before the last word: {}", error.what());
+  }
 }
 
 void depart(Store& store, bool hosting, int others, std::chrono::milliseconds patience) noexcept {

@@ -58,6 +58,14 @@ class FailureNotice {
   std::once_flag once_;
 };
 
+/// Says that this rank has passed the last barrier, and waits until all have, or clearly never
+/// will. Errors: comm "store-lost".
+void leave_barrier(Store& store, int world_size);
+
+/// The last word of a rank whose run has succeeded; the host of the store waits for that of all
+/// others. A store that is lost by now is logged: nothing depends on it any more.
+void say_closed(Store& store, int world_size) noexcept;
+
 /// Last use of the store before an early exit. The host of the store waits, at most `patience`,
 /// until the `others` have called this too: they could not read why the run ends otherwise.
 void depart(Store& store, bool hosting, int others, std::chrono::milliseconds patience) noexcept;

@@ -41,7 +41,9 @@ void Watchdog::look_now(std::chrono::milliseconds patience) {
 void Watchdog::stop() {
   stand_down();
   thread_.request_stop();
-  thread_.join();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
 }
 
 void Watchdog::run(const std::stop_token& stop) {

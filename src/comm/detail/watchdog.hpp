@@ -46,7 +46,7 @@ class Watchdog {
   /// Looks for a reported failure now: if there is one, the process ends and this does not return.
   /// Gives up after `patience`. Any thread.
   void look_now(std::chrono::milliseconds patience);
-  /// Stops the thread; waits for at most one store call.
+  /// Stops the thread; waits for at most one store call. May be called again.
   void stop();
 
  private:

@@ -80,11 +80,42 @@ TEST_CASE("a configuration that differs is refused on every rank with one text",
   REQUIRE(results[2] == results[0]);
 }
 
+TEST_CASE("keys that differ are named with both values", "[group-check]") {
+  const Identity first{"build", "h0", "a.x = 1\nb = [1, 2]\nsame = 3\nold = 5\n"};
+  const Identity second{"build", "h1", "a.x = 2\nb = [1, 3]\nsame = 3\nnew = y = z\n"};
+  const auto results = check_all({{0, 0, first}, {1, 1, second}}, 2, 10s);
+  INFO(results[0]);
+  CHECK(starts_with(results[0], "3 config-differs: rank 1 on "));
+  CHECK(
+      results[0].ends_with(": configuration differs from rank 0 in 4 keys\n"
+                           "  key   a.x = 2 on rank 1, 1 on rank 0\n"
+                           "  key   b = [1, 3] on rank 1, [1, 2] on rank 0\n"
+                           "  key   new = y = z on rank 1, no key on rank 0\n"
+                           "  key   old = no key on rank 1, 5 on rank 0\n"
+                           "  fix   give every rank the same file and --set options"));
+  CHECK(results[1] == results[0]);
+}
+
+TEST_CASE("of many keys that differ ten are shown", "[group-check]") {
+  Identity first{"build", "h0", ""};
+  Identity second{"build", "h1", ""};
+  for (char key = 'a'; key < 'a' + 13; ++key) {
+    first.config_keys += std::string(1, key) + " = 1\n";
+    second.config_keys += std::string(1, key) + " = 2\n";
+  }
+  const auto results = check_all({{0, 0, first}, {1, 1, second}}, 2, 10s);
+  INFO(results[0]);
+  CHECK(results[0].find("in 13 keys\n  key   a = 2 on rank 1, 1 on rank 0\n") != std::string::npos);
+  CHECK(results[0].find("  key   j = 2") != std::string::npos);
+  CHECK(results[0].find("  key   k = 2") == std::string::npos);
+  CHECK(results[0].find("\n  ...   and 3 more\n  fix ") != std::string::npos);
+}
+
 TEST_CASE("a build that differs is refused", "[group-check]") {
   const auto results = check_all({{0, 0}, {1, 1, {"newer", "hash"}}}, 2, 10s);
   INFO(results[1]);
   REQUIRE(starts_with(results[1], "8 build-differs: rank 1 on "));
-  REQUIRE(results[1].find("runs build newer (protocol 2)") != std::string::npos);
+  REQUIRE(results[1].find("runs build newer (protocol 3)") != std::string::npos);
 }
 
 TEST_CASE("local ranks of one machine must differ", "[group-check]") {

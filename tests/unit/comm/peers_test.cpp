@@ -1,9 +1,13 @@
 // Do beats and failures survive the store, and is the right rank blamed?
 #include "comm/detail/peers.hpp"
 
+#include "comm/detail/watchdog.hpp"
+#include "core/error.hpp"
 #include "support/catch.hpp"
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 using colossal::detail::Beat;
@@ -124,6 +128,47 @@ TEST_CASE("a listener hears of one failure, once", "[peers]") {
   CHECK_NOTHROW(clumsy.tell({0, 8, "first", "", {}}));  // the process must still leave
   colossal::detail::FailureNotice deaf{colossal::FailureListener()};
   CHECK_NOTHROW(deaf.tell({0, 8, "first", "", {}}));
+}
+
+TEST_CASE("a store that was lost after the last barrier failed a finished run", "[peers]") {
+  auto server = Store::host({}, 10s);
+  const auto store = Store::join(server->endpoint(), 10s);
+  colossal::detail::leave_barrier(*store, 1);
+  server.reset();
+  CHECK_NOTHROW(colossal::detail::say_closed(*store, 2));
+  CHECK_THROWS_AS(colossal::detail::leave_barrier(*store, 2), colossal::Error);  // still needed
+}
+
+TEST_CASE("ranks wait for each other after the last barrier, the host to the end", "[peers]") {
+  const auto server = Store::host({}, 10s);
+  const auto store = Store::join(server->endpoint(), 10s);
+  std::atomic<int> num_done{0};
+  std::thread host([&] {
+    colossal::detail::leave_barrier(*server, 2);
+    ++num_done;
+    colossal::detail::say_closed(*server, 2);
+    ++num_done;
+  });
+  std::this_thread::sleep_for(50ms);
+  CHECK(num_done == 0);
+  colossal::detail::leave_barrier(*store, 2);
+  std::this_thread::sleep_for(50ms);
+  CHECK(num_done == 1);
+  colossal::detail::say_closed(*store, 2);
+  host.join();
+  CHECK(num_done == 2);
+}
+
+TEST_CASE("a watchdog was joined twice when closing failed in between", "[peers]") {
+  const auto server = Store::host({}, 10s);
+  Progress progress;
+  colossal::detail::publish_beat(*server, 0, progress.next_beat());
+  colossal::detail::publish_beat(*server, 1, Beat{1, "", {}});
+  colossal::detail::FailureNotice notice{colossal::FailureListener()};
+  colossal::detail::Watchdog watchdog(
+      Store::join(server->endpoint(), 10s), {.rank = 0, .size = 2}, progress, notice);
+  watchdog.stop();
+  CHECK_NOTHROW(watchdog.stop());
 }
 
 TEST_CASE("the store's host leaves after the others have heard", "[peers]") {
