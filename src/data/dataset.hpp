@@ -50,6 +50,7 @@ struct DatasetRequest {
   std::int64_t seed = 0;
   Split split = Split::train;
   std::int64_t num_features = 0;  ///< of a row, for a model that reads rows; 0: it reads tokens
+  std::int64_t threads = 1;       ///< that may encode text while it is opened
 };
 
 /// The items of data.train or data.eval.

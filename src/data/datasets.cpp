@@ -43,7 +43,9 @@ std::unique_ptr<Dataset> open_dataset(const DatasetRequest& request) {
     const DatasetRequest part{.data = data,
                               .vocab_size = request.vocab_size,
                               .seed = request.seed,
-                              .split = request.split};
+                              .split = request.split,
+                              .num_features = request.num_features,
+                              .threads = request.threads};
     parts.push_back({open_one(part), item.weight.value_or(1)});
   }
   return blend_datasets(std::move(parts));

@@ -30,6 +30,10 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+std::size_t num_cores() {
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
 class Preparation {
  public:
   explicit Preparation(const PrepareOptions& options)
@@ -62,10 +66,9 @@ class Preparation {
 
  private:
   bool read_batch() {
-    const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
     pieces_.clear();
     for (std::size_t bytes = 0;
-         bytes < cores * kBatchBytesPerCore && pieces_.size() < kBatchPieces;) {
+         bytes < num_cores() * kBatchBytesPerCore && pieces_.size() < kBatchPieces;) {
       std::optional<detail::DocumentPiece> piece = reader_.next();
       if (!piece) {
         break;
@@ -83,7 +86,7 @@ class Preparation {
       texts.push_back(piece.text);
       report_.num_bytes += std::ssize(piece.text);
     }
-    const auto ids = encode_all(*tokenizer_, texts);
+    const auto ids = encode_all(*tokenizer_, texts, num_cores());
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       add(pieces_[i], ids[i]);
     }

@@ -55,14 +55,14 @@ constexpr double kSecondsBeforeLine = 2;
 /// The ids of one file, one document, encoded when it is opened.
 class EncodedFile : public TokenStream {
  public:
-  EncodedFile(const std::string& path, const Tokenizer& tokenizer) {
+  EncodedFile(const std::string& path, const Tokenizer& tokenizer, std::size_t num_threads) {
     const detail::MappedFile file(path);
     const auto bytes = file.bytes();
     identity_ = detail::identity_of(bytes);
     const auto pieces =
         cut_text(tokenizer, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     const auto start = std::chrono::steady_clock::now();
-    for (const std::vector<TokenId>& ids : encode_all(tokenizer, pieces)) {
+    for (const std::vector<TokenId>& ids : encode_all(tokenizer, pieces, num_threads)) {
       ids_.insert(ids_.end(), ids.begin(), ids.end());
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
@@ -103,11 +103,12 @@ std::unique_ptr<Dataset> make_encoded_dataset(const DatasetRequest& request) {
   TokenSourceName name{"text", detail::files_of(request), tokenizer->fingerprint()};
   std::vector<std::unique_ptr<TokenStream>> files;
   std::optional<std::int64_t> separator;
+  const auto num_threads = static_cast<std::size_t>(std::max<std::int64_t>(1, request.threads));
   for (const std::string& path : name.files) {
     if (!files.empty()) {
       separator = require_eod(*tokenizer);
     }
-    files.push_back(std::make_unique<EncodedFile>(path, *tokenizer));
+    files.push_back(std::make_unique<EncodedFile>(path, *tokenizer, num_threads));
   }
   return make_token_dataset(join_streams(std::move(files), separator), request, std::move(name));
 }

@@ -169,16 +169,11 @@ std::unique_ptr<TokenFile> open_any(const std::filesystem::path& path,
                                     const TokenFileOptions& options) {
   std::error_code ignored;
   const bool named = path.extension() == ".bin" || path.extension() == ".idx";
-  const bool prefix = !named && !std::filesystem::exists(path, ignored);
-  std::filesystem::path bin = path;
-  std::filesystem::path index = path;
-  if (prefix) {
-    bin += ".bin";
-    index += ".idx";
-  } else {
-    bin.replace_extension(".bin");
-    index.replace_extension(".idx");
-  }
+  // A folder may have the name of a prefix, and "books-v1.5" has no extension to be replaced.
+  const bool prefix = !named && !std::filesystem::is_regular_file(path, ignored);
+  const std::filesystem::path stem = named ? std::filesystem::path(path).replace_extension() : path;
+  const std::filesystem::path bin = stem.string() + ".bin";
+  const std::filesystem::path index = stem.string() + ".idx";
   const bool pair = path == index || prefix || std::filesystem::exists(index, ignored);
   if (options.format == TokenFormat::megatron ||
       (options.format == TokenFormat::automatic && pair)) {

@@ -5,6 +5,7 @@
 #include "optim/optimizer.hpp"
 #include "train/model.hpp"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -156,7 +157,8 @@ std::unique_ptr<const Dataset> open_split(const Config& config, Split split) {
                        .vocab_size = rows ? config.model.out_features : config.model.vocab_size,
                        .seed = config.run.seed,
                        .split = split,
-                       .num_features = rows ? config.model.in_features : 0});
+                       .num_features = rows ? config.model.in_features : 0,
+                       .threads = at::get_num_threads()});
 }
 
 OpenedData open_data(const Config& config) {

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -19,17 +20,52 @@ namespace {
 constexpr std::size_t kBufferBytes = 1U << 20U;
 constexpr int kReadableByAll = 0644;
 
+[[noreturn]] void failed(const char* what, const std::filesystem::path& file) {
+  const int code = errno;
+  fail(ErrorKind::environment,
+       "output-write",
+       "'{}' cannot be {}: {}\n  fix   choose a folder that exists, is writable and has room",
+       file.string(),
+       what,
+       std::generic_category().message(code));
+}
+
+/// Is this name still that of the open file?
+bool is_named(const Descriptor& file, const std::filesystem::path& name) {
+  struct stat open = {};
+  struct stat named = {};
+  if (::fstat(file.get(), &open) != 0) {
+    failed("examined", name);
+  }
+  return ::stat(name.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
+         open.st_ino == named.st_ino;
+}
+
 }  // namespace
+
+Descriptor open_locked(const std::filesystem::path& name, const std::function<void()>& opened) {
+  for (;;) {
+    Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kReadableByAll));
+    if (file.get() < 0) {
+      failed("created", name);
+    }
+    if (opened) {
+      opened();
+    }
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      failed("locked (does another process write it?)", name);
+    }
+    // Meanwhile another writer may have given the file its final name: then it is not ours to
+    // empty.
+    if (is_named(file, name)) {
+      return file;
+    }
+  }
+}
 
 OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
   const std::string temporary = path_.string() + ".tmp";
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kReadableByAll));
-  if (file.get() < 0) {
-    failed("created", temporary);
-  }
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    failed("locked (does another process write it?)", temporary);
-  }
+  Descriptor file = open_locked(temporary);
   if (::ftruncate(file.get(), 0) != 0) {
     failed("emptied", temporary);
   }
@@ -84,16 +120,6 @@ void OutputFile::commit() {
   if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL)) {  // EINVAL: cannot sync
     failed("synchronised", parent);
   }
-}
-
-void OutputFile::failed(const char* what, const std::filesystem::path& file) {
-  const int code = errno;
-  fail(ErrorKind::environment,
-       "output-write",
-       "'{}' cannot be {}: {}\n  fix   choose a folder that exists, is writable and has room",
-       file.string(),
-       what,
-       std::generic_category().message(code));
 }
 
 }  // namespace colossal::detail

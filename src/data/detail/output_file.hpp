@@ -6,10 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <vector>
 
 namespace colossal::detail {
+
+/// Opens the file of this name for writing, makes it if need be, and locks it. What is returned is
+/// locked and still has that name: other writers rename what they have locked. `opened` is called
+/// between opening and locking; a test is the other writer there. Errors: environment
+/// "output-write", also if another process holds the lock.
+[[nodiscard]] Descriptor open_locked(const std::filesystem::path& name,
+                                     const std::function<void()>& opened = {});
 
 /// A file in the making. Without commit() nothing stays behind.
 class OutputFile {
@@ -36,7 +44,6 @@ class OutputFile {
 
  private:
   void flush();
-  [[noreturn]] static void failed(const char* what, const std::filesystem::path& file);
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;  ///< empty: nothing of ours is left

@@ -15,7 +15,8 @@ constexpr std::size_t kPieceBytes = 256U << 10U;
 }  // namespace
 
 std::vector<std::vector<TokenId>> encode_all(const Tokenizer& tokenizer,
-                                             std::span<const std::string_view> texts) {
+                                             std::span<const std::string_view> texts,
+                                             std::size_t num_threads) {
   std::vector<std::vector<TokenId>> ids(texts.size());
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
@@ -33,10 +34,9 @@ std::vector<std::vector<TokenId>> encode_all(const Tokenizer& tokenizer,
       failure = failure ? failure : std::current_exception();
     }
   };
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min(cores, texts.size()); ++i) {
+    for (std::size_t i = 1; i < std::min(num_threads, texts.size()); ++i) {
       threads.emplace_back(work);
     }
     work();

@@ -2,10 +2,12 @@
 // finished?
 #include "data/megatron_writer.hpp"
 
+#include "data/detail/output_file.hpp"
 #include "data_helpers.hpp"
 #include "support/temp_dir.hpp"
 
 #include <iterator>
+#include <unistd.h>
 
 using namespace colossal;
 using namespace colossal::test;
@@ -67,6 +69,26 @@ TEST_CASE("what a killed process left is overwritten, what a living one writes i
   }
   CHECK(hex(read_all(folder.path() / "a.bin")) == "0100");
   CHECK(num_files(folder.path()) == 2);
+}
+
+TEST_CASE("a file that another writer commits between opening and locking is left alone",
+          "[prepare]") {
+  const TempDir folder;
+  const std::filesystem::path path = folder.path() / "a.bin";
+  const std::filesystem::path temporary = folder.path() / "a.bin.tmp";
+  std::ofstream(temporary) << "whole";
+  int calls = 0;
+  const Descriptor file = detail::open_locked(temporary, [&] {
+    if (++calls == 1) {
+      std::filesystem::rename(temporary, path);
+    }
+  });
+  CHECK(calls == 2);
+  REQUIRE(::ftruncate(file.get(), 0) == 0);
+  CHECK(read_all(path) == "whole");
+  CHECK(std::filesystem::exists(temporary));
+  const Error error = error_of([&] { static_cast<void>(detail::open_locked(temporary)); });
+  CHECK(error.id() == "output-write");
 }
 
 TEST_CASE("a wide vocabulary is written as int32", "[prepare]") {

@@ -95,6 +95,20 @@ TEST_CASE("the golden index of Megatron is read and written byte by byte", "[dat
   }
 }
 
+TEST_CASE("a prefix with a dot stays whole, also beside a folder of its name", "[data]") {
+  const TempDir folder;
+  const std::filesystem::path prefix = folder.path() / "books-v1.5";
+  write_file(folder.path(), "books-v1.5.idx", bytes_of(index_of(kGolden)));
+  write_file(folder.path(), "books-v1.5.bin", packed<std::uint16_t>(test::ids_from(100, 12)));
+  const auto read = [&] { return ids_of(*open_token_file(prefix, options())); };
+  CHECK(read() == test::ids_from(100, 12));
+  std::filesystem::create_directory(prefix);
+  CHECK(read() == test::ids_from(100, 12));
+  std::filesystem::remove(prefix);
+  write_file(folder.path(), "books-v1.5", "not one of the pair");
+  CHECK(read() == test::ids_from(100, 12));
+}
+
 TEST_CASE("ids of every whole type are read", "[data]") {
   const std::vector<std::int64_t> ids = {0, 1, 100, 127, 3, 5};
   const auto check_type =

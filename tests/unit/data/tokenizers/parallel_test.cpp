@@ -3,7 +3,11 @@
 
 #include "toy.hpp"
 
-#include <numeric>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
 
 using namespace colossal;
 using namespace colossal::test;
@@ -26,6 +30,25 @@ class Refusing : public Tokenizer {
   }
 };
 
+/// Holds every text back until the expected number of threads has come, at most 30 s.
+class Counting : public Refusing {
+ public:
+  explicit Counting(std::size_t expected) : expected_(expected) {}
+  void encode(std::string_view /*text*/, std::vector<TokenId>& /*ids*/) const override {
+    std::unique_lock lock(mutex_);
+    threads_.insert(std::this_thread::get_id());
+    more_.notify_all();
+    more_.wait_for(lock, std::chrono::seconds(30), [this] { return threads_.size() >= expected_; });
+  }
+  [[nodiscard]] std::size_t num_threads() const { return threads_.size(); }
+
+ private:
+  std::size_t expected_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable more_;
+  mutable std::set<std::thread::id> threads_;
+};
+
 }  // namespace
 
 TEST_CASE("texts keep their order however many threads there are", "[tokenizers]") {
@@ -36,18 +59,29 @@ TEST_CASE("texts keep their order however many threads there are", "[tokenizers]
     texts.push_back("hello " + std::string(static_cast<std::size_t>(i % 17), 'l'));
   }
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  const auto ids = encode_all(*tokenizer, views);
-  REQUIRE(ids.size() == texts.size());
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    CHECK(ids[i] == encode(*tokenizer, texts[i]));
+  for (const std::size_t num_threads : {1U, 4U, 1000U}) {
+    const auto ids = encode_all(*tokenizer, views, num_threads);
+    REQUIRE(ids.size() == texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      CHECK(ids[i] == encode(*tokenizer, texts[i]));
+    }
   }
-  CHECK(encode_all(*tokenizer, {}).empty());
+  CHECK(encode_all(*tokenizer, {}, 4).empty());
+}
+
+TEST_CASE("as many threads encode as are asked for", "[tokenizers]") {
+  const std::vector<std::string_view> texts(30, "text");
+  for (const std::size_t num_threads : {1U, 3U}) {
+    const Counting tokenizer(num_threads);
+    static_cast<void>(encode_all(tokenizer, texts, num_threads));
+    CHECK(tokenizer.num_threads() == num_threads);
+  }
 }
 
 TEST_CASE("an error in a thread is the caller's", "[tokenizers]") {
   std::vector<std::string_view> texts(100, "good");
   texts[63] = "bad";
-  const Error error = error_of([&] { static_cast<void>(encode_all(Refusing(), texts)); });
+  const Error error = error_of([&] { static_cast<void>(encode_all(Refusing(), texts, 4)); });
   CHECK(error.id() == "refused");
   CHECK(error_of([] { static_cast<void>(require_eod(Refusing())); }).id() == "tokenizer-eod");
 }
@@ -62,7 +96,7 @@ TEST_CASE("a long text in pieces has the ids of the whole", "[tokenizers]") {
   const auto pieces = cut_text(*tokenizer, text);
   CHECK(pieces.size() == 4);
   Ids joined;
-  for (const auto& ids : encode_all(*tokenizer, pieces)) {
+  for (const auto& ids : encode_all(*tokenizer, pieces, 4)) {
     joined.insert(joined.end(), ids.begin(), ids.end());
   }
   CHECK(joined == encode(*tokenizer, text));
