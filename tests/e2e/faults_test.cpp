@@ -94,10 +94,10 @@ TEST_CASE("a second signal ends a run at once, and nothing of it lives on", "[fa
       Program program(train_endless(folder.path(), {"--nproc", processes}));
       program.await_stderr("step  2/");
       const std::vector<pid_t> ranks = program.children();
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
       program.send(signal);
       program.send(signal);
       CHECK(program.wait().code == 128 + signal);
-      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
       while (!all_gone(ranks) && std::chrono::steady_clock::now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
@@ -126,6 +126,24 @@ TEST_CASE("a folder on a read-only volume is named before any training", "[fault
   }
   run_expecting(0, {"eval", "--checkpoint", (volume.path() / "old").string()});
   run_expecting(0, {"inspect", (volume.path() / "old").string(), "--verify"});
+}
+
+TEST_CASE("a full volume is named before any training, whatever volume the shell stands on",
+          "[faults]") {
+  const Volume volume;
+  if (!volume.is_mounted()) {
+    return;
+  }
+  volume.fill_up();
+  for (const char* processes : {"1", "2"}) {
+    const fs::path run_dir = volume.path() / "run";
+    const Outcome outcome = run_expecting(3, train_tiny(run_dir, {"--nproc", processes}));
+    INFO(outcome.err);
+    CHECK(times_told(outcome, "[disk-low]") == 1);
+    CHECK(count(outcome.err, "the volume of " + run_dir.string() + " has 0 MiB free") >= 1);
+    CHECK(count(outcome.err, "launch:") == 0);
+    CHECK_FALSE(fs::exists(run_dir / "metrics.jsonl"));
+  }
 }
 
 TEST_CASE("a disk that fills up ends a run after three failed checkpoints, and it goes on later",
@@ -174,7 +192,7 @@ TEST_CASE("a full disk does not end a run by its logs", "[faults]") {
                           "logging.csv=true"}) {
     lengthy.insert(lengthy.end(), {"--set", set});
   }
-  Program program(train_tiny(run_dir, lengthy), {.timeout = std::chrono::seconds(120)});
+  Program program(train_tiny(run_dir, lengthy));
   program.await_stderr("step  200/");
   volume.fill_up();
   program.await_stderr("step  1,500/");
