@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <signal.h>
 #include <sstream>
 
 using namespace colossal::test;
@@ -167,6 +168,30 @@ TEST_CASE("generate continues lines of stdin, each as if it were alone", "[gener
       run_expecting(0, trained.generate({"--prompt", "-", "--max-tokens", "1"}), input).out;
   CHECK(text.starts_with("a"));
   CHECK(count(text, "\n") >= 40);
+}
+
+TEST_CASE("generate ends quietly when its reader has enough, also where SIGPIPE is ignored",
+          "[generate]") {
+  const TrainedText trained;
+  const std::string err = trained.file("err", "").string();
+  const std::string code = trained.file("code", "").string();
+  const std::string command = std::string(COLOSSAL_BINARY) + " generate -q --checkpoint " +
+                              trained.run().string() +
+                              " --prompt 'in the' --max-tokens 9223372036854775807";
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): one thread
+  CHECK(std::system(("trap '' PIPE; { timeout 60 " + command + " 2>" + err + "; echo $? >" + code +
+                     "; } | head -c 1 >/dev/null")
+                        .c_str()) == 0);
+  CHECK(read_file(code) == "0\n");
+  CHECK(read_file(err).empty());
+}
+
+TEST_CASE("as many tokens as can be counted are more than the model sees", "[generate]") {
+  const TrainedText trained;
+  Program program(trained.generate({"--prompt", "in the", "--max-tokens", "9223372036854775807"}));
+  program.await_stderr("the model sees at most 64 tokens");
+  program.send(SIGKILL);
+  program.wait();
 }
 
 TEST_CASE("generate refuses what it cannot do", "[generate]") {

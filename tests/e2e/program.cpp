@@ -126,6 +126,7 @@ void Program::await_stderr(const std::string& text) {
     REQUIRE_FALSE((late || has_ended()));
     std::this_thread::sleep_for(kPoll);
   }
+  start_ = std::chrono::steady_clock::now();
 }
 
 Outcome Program::wait() {

@@ -31,7 +31,7 @@ struct Setting {
   std::string input = "/dev/null";                      ///< file that stdin reads
   std::vector<int> closed = {};  ///< streams (0 to 2) that are closed instead
   std::string output = "";  ///< file that stdout is written to; "": one that Outcome::out holds
-  std::chrono::seconds timeout{60};
+  std::chrono::seconds timeout{180};  ///< without any awaited text or the end
 };
 
 /// A running colossal-train. Killed by the destructor if it still runs.
@@ -45,7 +45,8 @@ class Program {
   [[nodiscard]] pid_t pid() const { return pid_; }
   void send(int signal) const;
   [[nodiscard]] bool has_ended();
-  /// Waits until stderr so far holds `text`; fails the test if it ends or times out before.
+  /// Waits until stderr so far holds `text`; fails the test if it ends or times out before. Starts
+  /// the clock of the timeout anew.
   void await_stderr(const std::string& text);
   /// Waits for the end; fails the test (and kills the program) after the timeout.
   Outcome wait();
@@ -55,7 +56,7 @@ class Program {
  private:
   TempDir folder_;
   Setting setting_;
-  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point start_;  ///< of the timeout
   pid_t pid_ = -1;
   int status_ = 0;
   bool ended_ = false;

@@ -59,14 +59,14 @@ bool all_gone(const std::vector<pid_t>& pids, std::chrono::seconds timeout) {
 
 TEST_CASE("a job that succeeds keeps rank 0's stdout and exits 0", "[launch]") {
   const auto job = launch(2, "steps");
-  REQUIRE(job->wait(20s) == 0);
+  REQUIRE(job->wait(60s) == 0);
   REQUIRE(job->out() == "{\"exit\": 0}\n");
   REQUIRE(job->err().empty());
 }
 
 TEST_CASE("equal lines of several ranks appear once, others with their rank", "[launch]") {
   const auto job = launch(3, "warn");
-  REQUIRE(job->wait(20s) == 0);
+  REQUIRE(job->wait(60s) == 0);
   INFO(job->err());
   CHECK(count_of(job->err(), "[ranks 0-2] warning: the same on every rank\n") == 1);
   CHECK(count_of(job->err(), "the same on every rank") == 1);
@@ -102,14 +102,14 @@ TEST_CASE("two jobs on one machine both succeed, three times", "[launch]") {
   for (int round = 0; round < 3; ++round) {
     const auto first = launch(2, "steps");
     const auto second = launch(2, "steps");
-    REQUIRE(first->wait(20s) == 0);
-    REQUIRE(second->wait(20s) == 0);
+    REQUIRE(first->wait(60s) == 0);
+    REQUIRE(second->wait(60s) == 0);
   }
 }
 
 TEST_CASE("a rank that throws ends the job with its own code", "[launch]") {
   const auto job = launch(3, "steps", "rank=2,step=1,kind=throw");
-  REQUIRE(job->wait(20s) == 1);
+  REQUIRE(job->wait(60s) == 1);
   INFO(job->err());
   CHECK(count_of(job->err(), "[rank 2] error: fault asked for at step 1 [fault-thrown]") == 1);
   CHECK(count_of(job->err(), "launch: rank 2 of 3 (process ") == 1);
@@ -121,7 +121,7 @@ TEST_CASE("a rank that throws ends the job with its own code", "[launch]") {
 
 TEST_CASE("a rank that exits silently is named", "[launch]") {
   const auto job = launch(2, "steps", "rank=1,step=1,kind=exit:9");
-  REQUIRE(job->wait(20s) == 9);
+  REQUIRE(job->wait(60s) == 9);
   CHECK(count_of(job->err(), "launch: rank 1 of 2 (process ") == 1);
   CHECK(count_of(job->err(), "rank 1 ended with exit code 9 without a message [peer-lost]") == 1);
   CHECK(count_of(job->err(), "error: ") == 1);
@@ -132,14 +132,14 @@ TEST_CASE("a signal after a failure does not hide it", "[launch]") {
   REQUIRE(job->wait_for_text("[fault-thrown]", 1));
   std::this_thread::sleep_for(700ms);  // that rank ends; its peers hear of it with a heartbeat
   job->signal(SIGTERM);
-  CHECK(job->wait(20s) == 1);
+  CHECK(job->wait(60s) == 1);
   INFO(job->err());
   CHECK(count_of(job->err(), "launch: rank 2 of 3 (process ") == 1);
 }
 
 TEST_CASE("a rank killed by the system ends the job with 128 + 9", "[launch]") {
   const auto job = launch(4, "steps", "rank=3,step=2,kind=kill");
-  REQUIRE(job->wait(20s) == 137);
+  REQUIRE(job->wait(60s) == 137);
   INFO(job->err());
   CHECK(count_of(job->err(), "launch: rank 3 of 4 (process ") == 1);
   CHECK(count_of(job->err(), "code  137 (Killed)") == 1);
@@ -148,7 +148,7 @@ TEST_CASE("a rank killed by the system ends the job with 128 + 9", "[launch]") {
 
 TEST_CASE("a rank that hangs is named with its phase", "[launch]") {
   const auto job = launch(3, "steps", "rank=2,step=1,kind=sleep:60");
-  REQUIRE(job->wait(20s) == 8);
+  REQUIRE(job->wait(60s) == 8);
   INFO(job->err());
   CHECK(count_of(job->err(),
                  "all_reduce #2 of group world (4000 bytes) did not finish within 3 s") == 2);
@@ -162,7 +162,7 @@ TEST_CASE("a rank that hangs is named with its phase", "[launch]") {
 
 TEST_CASE("a rank that never arrives is listed", "[launch]") {
   const auto job = launch(3, "absent");
-  REQUIRE(job->wait(20s) == 8);
+  REQUIRE(job->wait(60s) == 8);
   INFO(job->err());
   CHECK(count_of(job->err(), "rank 1 of 3 did not arrive within 2 s") >= 1);
   CHECK(count_of(job->err(), "[rendezvous]") == 2);
@@ -171,7 +171,7 @@ TEST_CASE("a rank that never arrives is listed", "[launch]") {
 
 TEST_CASE("configurations that differ end every rank with 3", "[launch]") {
   const auto job = launch(2, "hash");
-  REQUIRE(job->wait(20s) == 3);
+  REQUIRE(job->wait(60s) == 3);
   INFO(job->err());
   CHECK(count_of(job->err(), "configuration differs from rank 0 (hash hash-1 vs hash-0)") >= 1);
 }

@@ -48,7 +48,7 @@ std::vector<std::unique_ptr<Process>> start_all(int num_ranks, const std::string
 
 TEST_CASE("ranks under torchrun's variables find each other and part", "[torchrun]") {
   for (const auto& rank : start_all(3, "rank=9,kind=nan")) {
-    REQUIRE(rank->wait(20s) == 0);
+    REQUIRE(rank->wait(60s) == 0);
     REQUIRE(rank->err().empty());
   }
 }
@@ -56,7 +56,7 @@ TEST_CASE("ranks under torchrun's variables find each other and part", "[torchru
 TEST_CASE("when a rank throws the others exit 8, and one message names it", "[torchrun]") {
   const int culprit = GENERATE(0, 2);
   const auto ranks = start_all(3, "rank=" + std::to_string(culprit) + ",step=1,kind=throw");
-  REQUIRE(ranks[static_cast<std::size_t>(culprit)]->wait(20s) == 1);
+  REQUIRE(ranks[static_cast<std::size_t>(culprit)]->wait(60s) == 1);
   const std::string prefix = culprit == 0 ? "" : "[rank " + std::to_string(culprit) + "] ";
   for (int rank = 0; rank < 3; ++rank) {
     Process& process = *ranks[static_cast<std::size_t>(rank)];
@@ -69,7 +69,7 @@ TEST_CASE("when a rank throws the others exit 8, and one message names it", "[to
 
 TEST_CASE("when a rank is killed the others exit 8, and one message names it", "[torchrun]") {
   const auto ranks = start_all(3, "rank=1,step=1,kind=kill");
-  REQUIRE(ranks[1]->wait(20s) == 137);
+  REQUIRE(ranks[1]->wait(60s) == 137);
   REQUIRE(ranks[0]->wait(10s) == 8);
   REQUIRE(ranks[2]->wait(10s) == 8);
   const std::string told = ranks[0]->err() + ranks[2]->err();
@@ -87,7 +87,7 @@ TEST_CASE("what the group check finds is told once", "[torchrun]") {
   }
   std::string told;
   for (const auto& rank : ranks) {
-    REQUIRE(rank->wait(20s) == 3);
+    REQUIRE(rank->wait(60s) == 3);
     told += rank->err();
   }
   INFO(told);
@@ -100,8 +100,8 @@ TEST_CASE("a rank that never arrives is told once, by those that wait", "[torchr
   const int port = free_port();
   const auto first = start("absent", variables(0, 3, port));
   const auto last = start("absent", variables(2, 3, port));
-  REQUIRE(first->wait(20s) == 8);
-  REQUIRE(last->wait(20s) == 8);
+  REQUIRE(first->wait(60s) == 8);
+  REQUIRE(last->wait(60s) == 8);
   const std::string told = first->err() + last->err();
   INFO(told);
   CHECK(count_of(told, "error: ") == 1);
@@ -117,14 +117,14 @@ TEST_CASE("a signal does not hide the failure that it follows", "[torchrun]") {
     environment.push_back("COLOSSAL_FAULT=rank=1,step=1,kind=throw");
     ranks.push_back(start("yield", environment));
   }
-  REQUIRE(ranks[1]->wait(20s) == 1);
+  REQUIRE(ranks[1]->wait(60s) == 1);
   ranks[0]->signal(SIGTERM);
   REQUIRE(ranks[0]->wait(10s) == 8);
 }
 
 TEST_CASE("when the store's host is killed the others exit 8", "[torchrun]") {
   const auto ranks = start_all(3, "rank=0,step=1,kind=kill");
-  REQUIRE(ranks[0]->wait(20s) == 137);
+  REQUIRE(ranks[0]->wait(60s) == 137);
   for (const int rank : {1, 2}) {
     Process& process = *ranks[static_cast<std::size_t>(rank)];
     REQUIRE(process.wait(10s) == 8);
@@ -157,7 +157,7 @@ TEST_CASE("a port in use is named with the fix", "[torchrun]") {
   ::getsockname(taken, reinterpret_cast<sockaddr*>(&address), &length);
   const int port = ntohs(address.sin_port);
   const auto rank = start("steps", variables(0, 2, port));
-  REQUIRE(rank->wait(20s) == 9);
+  REQUIRE(rank->wait(60s) == 9);
   INFO(rank->err());
   CHECK(count_of(rank->err(), "port " + std::to_string(port) + " is in use on this machine") == 1);
   CHECK(count_of(rank->err(), "MASTER_PORT") == 1);
@@ -167,13 +167,13 @@ TEST_CASE("a port in use is named with the fix", "[torchrun]") {
 
 TEST_CASE("an incomplete launcher environment exits 9", "[torchrun]") {
   const auto rank = start("steps", {"RANK=0", "WORLD_SIZE=2"});
-  REQUIRE(rank->wait(20s) == 9);
+  REQUIRE(rank->wait(60s) == 9);
   CHECK(count_of(rank->err(), "LOCAL_WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT not set") ==
         1);
 }
 
 TEST_CASE("a world of one needs no port", "[torchrun]") {
   const auto rank = start("steps", variables(0, 1, free_port()));
-  REQUIRE(rank->wait(20s) == 0);
+  REQUIRE(rank->wait(60s) == 0);
   REQUIRE(rank->out() == "{\"exit\": 0}\n");
 }

@@ -96,7 +96,7 @@ std::optional<int> Process::wait(std::chrono::milliseconds timeout) {
 }
 
 bool Process::wait_for_text(const std::string& text, int count) const {
-  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  const auto deadline = Clock::now() + std::chrono::seconds(60);
   while (count_of(out() + err(), text) < count) {
     if (Clock::now() > deadline) {
       return false;

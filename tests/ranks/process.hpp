@@ -24,7 +24,7 @@ class Process {
 
   /// Exit code, 128 + signal if it was killed, or nothing if it still runs after `timeout`.
   std::optional<int> wait(std::chrono::milliseconds timeout);
-  /// Waits until the program has written `text` to stdout or stderr `count` times; false after 20
+  /// Waits until the program has written `text` to stdout or stderr `count` times; false after 60
   /// s.
   [[nodiscard]] bool wait_for_text(const std::string& text, int count) const;
   void signal(int number) const;
