@@ -88,6 +88,29 @@ TEST_CASE("the messages of the corpus are those of messages.txt", "[config]") {
   CHECK((text == read(kFolder / "messages.txt")));
 }
 
+TEST_CASE("what a bad file is - error, warning or note - is what errors.md says", "[config]") {
+  const std::string table = read(kFolder / "../../../schemas/errors.md");
+  for (const fs::path& path : corpus()) {
+    const std::string world = header(read(path), "# world: ");
+    const Loaded loaded = load(path, options({}, world.empty() ? 0 : std::stoll(world)));
+    bool wrong = false;
+    for (const Diagnostic& item : loaded.diagnostics) {
+      INFO(path.filename().string() << " " << item.id);
+      const std::string row = header(table, "| `" + item.id + "` | ");
+      const std::string codes = row.substr(0, row.find(" |"));  // "3", "2, 3", "5, warning", "note"
+      const bool is_error = item.severity == Diagnostic::Severity::error;
+      const std::string fits = is_error                                         ? "3"
+                               : item.severity == Diagnostic::Severity::warning ? "warning"
+                                                                                : "note";
+      CHECK_THAT(codes, Catch::Matchers::Contains(fits));
+      CHECK((is_error || codes.find('3') == std::string::npos));
+      wrong = wrong || is_error;
+    }
+    INFO(path.filename().string());
+    CHECK(loaded.has_errors() == wrong);
+  }
+}
+
 TEST_CASE("every error says what to do", "[config]") {
   for (const fs::path& path : corpus()) {
     const std::string world = header(read(path), "# world: ");

@@ -144,6 +144,31 @@ TEST_CASE("C1 row 14: a key of another variant can be set with it, in any order"
   CHECK(dropped.diagnostics.size() >= 1);
 }
 
+TEST_CASE("C1 row 14: the optimizer and a key of it are set on a file of another one", "[config]") {
+  const ConfigSandbox box;
+  std::string text = kSynthetic;
+  text.insert(text.rfind('}'), ", betas: [0.9, 0.95]");
+  const std::vector<std::string> sets = {"optimizer.type=lamb", "optimizer.trust_clip=5"};
+  const Loaded forth = box.load(text, options({sets[0], sets[1]}));
+  const Loaded back = box.load(text, options({sets[1], sets[0]}));
+  for (const Loaded& loaded : {forth, back}) {
+    CHECK(summary(loaded).empty());  // lamb has betas, too
+    CHECK(loaded.config.optimizer.type == OptimizerType::lamb);
+    CHECK(loaded.config.optimizer.trust_clip == 5);
+    CHECK(loaded.config.optimizer.betas == std::vector<double>{0.9, 0.95});
+  }
+  CHECK(to_yaml(forth.config) == to_yaml(back.config));
+  const std::vector<std::string> others = {"optimizer.type=lars", "optimizer.trust_clip=5"};
+  for (const Loaded& loaded : {box.load(text, options({others[0], others[1]})),
+                               box.load(text, options({others[1], others[0]}))}) {
+    const Diagnostic& note = only(loaded, "dropped-by-type");
+    CHECK(note.severity == Diagnostic::Severity::note);
+    CHECK(note.path == "optimizer.betas");
+    CHECK(loaded.config.optimizer.trust_clip == 5);
+    CHECK_FALSE(holds(to_yaml(loaded.config), "betas"));
+  }
+}
+
 TEST_CASE("C1 row 16: heads that do not divide are refused with those that do", "[config]") {
   const ConfigSandbox box;
   std::string text = kSynthetic;
