@@ -1,5 +1,7 @@
 // Does training in 16 bits follow training in fp32, and does the loss scale do what it must?
 #include "core/fault.hpp"
+#include "core/log.hpp"
+#include "core/system.hpp"
 #include "support/catch.hpp"
 #include "support/close.hpp"
 #include "support/temp_dir.hpp"
@@ -9,6 +11,7 @@
 #include <ATen/ops/equal.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -146,6 +149,68 @@ TEST_CASE("a scale that does not help ends the run", "[precision]") {
   } catch (const Error& error) {
     CHECK(error.id() == "too-many-skipped");
     CHECK(std::string(error.what()).find("loss scale 1099511627776") != std::string::npos);
+  }
+}
+
+TEST_CASE("a scale at its minimum is told, and ends the run if it does not help", "[precision]") {
+  ::setenv("COLOSSAL_FAULT", "rank=0,step=2,kind=inf", 1);
+  const bool compiled_in = fault::at_step(0, 2) == fault::Poison::gradient;
+  const TempDir folder;
+  log::configure({.level = log::Level::info, .rank = 0, .folder = folder.path()});
+  Config config = in_precision(Precision::fp16);
+  config.train.loss_scale = LossScaleConfig{.init = 2, .min = 1, .hysteresis = 1};
+  config.train.max_skipped_steps = 2;
+  const ParallelContext context(config);
+  Trainer trainer(build(config, context, {}), {});
+  std::string text = "none";
+  try {
+    trainer.run();
+  } catch (const Error& error) {
+    text = std::string(error.id());
+  }
+  ::unsetenv("COLOSSAL_FAULT");
+  log::flush();
+  const std::string told = read_text(log::file_of(folder.path(), 0));
+  log::configure({.level = log::Level::info, .rank = 0, .folder = {}});
+  CHECK(text == (compiled_in ? "too-many-skipped" : "none"));
+  INFO(told);
+  // The first overflow halves the scale, the second finds it at 1, the third is one too many.
+  const std::size_t at = told.find("[loss-scale-min] step 2: gradients overflow at the lowest");
+  CHECK((at != std::string::npos) == compiled_in);
+  CHECK((!compiled_in || told.find("[loss-scale-min]", at + 1) == std::string::npos));
+}
+
+TEST_CASE("a checkpoint holds how many overflows the scale still bears", "[precision]") {
+  Config config = lively_fp16();
+  config.train.loss_scale->hysteresis = 3;
+  config.train.max_skipped_steps = 200;
+  const TempDir folder;
+  const ParallelContext context(config);
+  std::int64_t half_used = 0;
+  std::int64_t saves = 0;
+  const Trained whole = train(config, context, [&](Trainer& trainer, const StepReport& report) {
+    const LossScale& scale = *trainer.state().loss_scale;
+    if (!report.skipped || scale.hysteresis == 3 || ++half_used % 4 != 1) {
+      return;  // some of them are enough
+    }
+    ++saves;
+    const std::filesystem::path at = save(trainer, folder.path() / std::to_string(saves), Comm());
+    CHECK(read_state(at).loss_scale == scale);
+  });
+  REQUIRE(saves >= 2);
+  for (std::int64_t k = 1; k <= saves; ++k) {
+    INFO("save " << k);
+    const std::filesystem::path at =
+        list_checkpoints(folder.path() / std::to_string(k)).back().path;
+    const Trained rest = finish(*make_trainer(config, context, 6, at));
+    REQUIRE(rest.reports.size() < whole.reports.size());
+    const std::size_t done = whole.reports.size() - rest.reports.size();
+    for (std::size_t i = 0; i < rest.reports.size(); ++i) {
+      CHECK(rest.reports[i].loss_scale == whole.reports[done + i].loss_scale);
+      CHECK(rest.reports[i].skipped == whole.reports[done + i].skipped);
+    }
+    check_equal(whole.tensors, rest.tensors);
+    CHECK(rest.state.loss_scale == whole.state.loss_scale);
   }
 }
 

@@ -69,9 +69,29 @@ TEST_CASE("every schedule goes on bit-equal, also from inside its warm-up", "[re
 }
 
 TEST_CASE("every optimizer goes on bit-equal after a restart", "[resume]") {
-  for (const OptimizerType type : {OptimizerType::adamw, OptimizerType::adam, OptimizerType::sgd}) {
+  for (const OptimizerType type : {OptimizerType::adamw,
+                                   OptimizerType::adam,
+                                   OptimizerType::sgd,
+                                   OptimizerType::lamb,
+                                   OptimizerType::lars}) {
     INFO("optimizer " << static_cast<int>(type));
-    check_restart(small(type, SchedulerType::one_cycle), 6);
+    Config config = small(type, SchedulerType::one_cycle);
+    config.optimizer.no_adapt = config.optimizer.no_decay;
+    if (type == OptimizerType::lamb) {
+      config.optimizer.bias_correction = BiasCorrection::moments;
+      config.optimizer.trust_clip = 10;
+    }
+    check_restart(config, 6);
+  }
+}
+
+TEST_CASE("layer-wise rates go on bit-equal from inside the warm-up", "[resume]") {
+  for (const OptimizerType type : {OptimizerType::lamb, OptimizerType::lars}) {
+    INFO("optimizer " << static_cast<int>(type));
+    Config config = small(type, SchedulerType::cosine);
+    config.optimizer.no_adapt = config.optimizer.no_decay;
+    config.optimizer.bias_correction = BiasCorrection::lr;
+    check_restart(config, 2);
   }
 }
 
