@@ -21,6 +21,7 @@ struct CommandLine {
   CLI::App app{"Trains models on one or many processes from one YAML file.", "colossal-train"};
   bool quiet = false;
   bool verbose = false;
+  bool is_rank = false;  ///< a launcher of ours reads the messages: no colours, whatever is asked
   std::vector<std::string> arguments;   ///< argv[1..]
   std::optional<log::Level> log_level;  ///< -q, -v; known when the action runs
   std::function<int()> action;          ///< set by the chosen command; returns the exit code

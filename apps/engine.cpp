@@ -10,7 +10,7 @@ namespace colossal {
 namespace {
 
 void define(CommandLine& line) {
-  guard_child();
+  line.is_rank = guard_child();
   add_run_commands(line);
   add_config_commands(line, check_data);
   add_checkpoint_commands(line);

@@ -5,10 +5,7 @@
 #include "program.hpp"
 #include "train/foreign.hpp"
 
-#include <fmt/format.h>
-
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -17,12 +14,18 @@
 namespace colossal {
 namespace {
 
+/// Words of the option of all commands that begins with `word`; 0 if it is none.
+int common_words(std::string_view word) {
+  const bool alone = word == "-q" || word == "-v" || word.starts_with("--color=");
+  return alone ? 1 : word == "--color" ? 2 : 0;
+}
+
 /// Whether this program can do it alone. Anything unusual is left to the engine, which knows every
 /// command.
 bool served_here(int argc, char** argv) {
   int at = 1;
-  while (at < argc && (std::string_view(argv[at]) == "-q" || std::string_view(argv[at]) == "-v")) {
-    ++at;
+  while (at < argc && common_words(argv[at]) > 0) {
+    at += common_words(argv[at]);
   }
   const std::string_view command = at < argc ? argv[at] : "";
   for (int i = at; i < argc; ++i) {
@@ -56,7 +59,5 @@ int main(int argc, char** argv) {
     }
     colossal::add_config_commands(line, {});
   };
-  return colossal::run_program(argc, argv, define, [](const colossal::Error& error) {
-    fmt::print(stderr, "{}", colossal::to_text(error));
-  });
+  return colossal::run_program(argc, argv, define, colossal::write_error);
 }

@@ -1,6 +1,7 @@
 // How does a command line become a command, and how does every error end?
 #include "program.hpp"
 
+#include "core/color.hpp"
 #include "core/error.hpp"
 #include "train/commands.hpp"
 #include "train/foreign.hpp"
@@ -56,6 +57,17 @@ void add_common(CommandLine& line) {
   line.app.set_version_flag("--version", "colossal-train " + build_id());
   line.app.add_flag("-q,--quiet", line.quiet, "warnings and errors only");
   line.app.add_flag("-v,--verbose", line.verbose, "debug messages too");
+  line.app
+      .add_option_function<std::string>(
+          "--color",
+          [&line](const std::string& when) {
+            const ColorMode asked = when == "auto" ? ColorMode::automatic : ColorMode::always;
+            set_color_mode(when == "never" || line.is_rank ? ColorMode::never : asked);
+          },
+          "colours in messages: auto (default; on terminals, unless NO_COLOR is set), always or "
+          "never")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
   line.app.footer(
       "\nExample:\n  colossal-train train configs/tiny-cpu.yaml\n\n"
       "'colossal-train COMMAND --help' explains a command. Exit codes: 0 success, 1 bug, 2 command "

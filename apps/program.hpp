@@ -8,7 +8,7 @@
 
 namespace colossal {
 
-/// Version, -q, -v, help and its footer: what `line` needs besides commands.
+/// Version, -q, -v, --color, help and its footer: what `line` needs besides commands.
 void add_common(CommandLine& line);
 
 /// Defines the commands with `define`, reads argv, runs the chosen command and returns the exit

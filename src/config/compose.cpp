@@ -3,12 +3,11 @@
 
 #include "config/parse.hpp"
 #include "config/uses.hpp"
+#include "core/system.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 namespace colossal::detail {
 namespace {
@@ -106,16 +105,14 @@ std::optional<std::string> Composer::read(const std::filesystem::path& file, con
         .fix = "check the name; relative names start at the file that contains them";
     return std::nullopt;
   }
-  std::ifstream stream(file, std::ios::binary);
-  if (std::filesystem::is_directory(status) || !stream) {
+  std::optional<std::string> text = read_file(file, error);
+  if (!text) {
     const char* what = std::filesystem::is_directory(status) ? "is a folder" : "cannot be read";
     report_.error("file-not-readable", "", where, fmt::format("{} {}", file.string(), what)).fix =
         "name a readable YAML file";
     return std::nullopt;
   }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
+  return text;
 }
 
 /// The tree of one file's text with its `extends` resolved.

@@ -2,6 +2,8 @@
 #include "config/flatten.hpp"
 #include "config/load.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace colossal {
@@ -16,6 +18,14 @@ const detail::FlatField* find(const std::vector<detail::FlatField>& fields,
 }
 
 }  // namespace
+
+std::string key_values(const Config& config) {
+  std::string text;
+  for (const detail::FlatField& field : detail::flatten(config)) {
+    text += fmt::format("{} = {}\n", field.path, field.text);
+  }
+  return redact(config.secrets, text);
+}
 
 std::vector<Difference> diff(const Config& saved, const Config& now) {
   const auto before = detail::flatten(saved);

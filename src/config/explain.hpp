@@ -32,10 +32,6 @@ namespace colossal {
 /// Resolved YAML with the origin of each value as a comment.
 [[nodiscard]] std::string to_yaml_with_origins(const Loaded& loaded);
 
-/// One JSON object per line and diagnostic: id, severity, message, file, line, column, path,
-/// related, fix. Unknown lines and columns are 0.
-[[nodiscard]] std::string render_json(std::span<const Diagnostic> diagnostics);
-
 /// A JSON text with the secrets in its strings replaced by their expressions, indented by `indent`
 /// spaces (-1: one line); in the text itself an escaped value would not be found.
 [[nodiscard]] std::string redact_json(const Secrets& secrets, const std::string& json, int indent);

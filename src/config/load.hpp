@@ -98,9 +98,18 @@ struct Loaded {
 /// not find yet. `loaded` has no errors; `steps` is the length.
 [[nodiscard]] std::vector<Diagnostic> check_length(const Loaded& loaded, std::int64_t steps);
 
-/// Human text of diagnostics in the form of config-and-cli section 4: FILE:LINE:COL, source line
-/// with caret, key, with, why, fix; then a summary line. Empty for no diagnostics.
-[[nodiscard]] std::string render(std::span<const Diagnostic> diagnostics);
+/// How diagnostics are told: to people, the same with the codes of colours, or to programs.
+enum class DiagnosticForm : std::uint8_t { text, colored, json };
+
+/// The form for a stream (1, 2): JSON if asked for, else text, with colours where --color allows.
+[[nodiscard]] DiagnosticForm diagnostic_form(bool json, int stream);
+
+/// Diagnostics in the form of config-and-cli section 4: FILE:LINE:COL, source line with caret, key,
+/// with, why, fix; then a summary line. As JSON: one object per line and diagnostic with id,
+/// severity, message, file, line, column, path, related and fix; unknown lines and columns are 0.
+/// Empty for no diagnostics.
+[[nodiscard]] std::string render(std::span<const Diagnostic> diagnostics,
+                                 DiagnosticForm form = DiagnosticForm::text);
 
 /// Resolved YAML: every field present, paths absolute; `load` of it gives the same Config and the
 /// same text.
@@ -118,6 +127,10 @@ struct Loaded {
 
 /// Stable hash of the configuration parts that every rank must agree on (all of them).
 [[nodiscard]] std::string config_hash(const Config& config);
+
+/// One line `key = value` for every key that applies, in registry order, secrets as their
+/// expressions: what people are shown of two configurations with different hashes.
+[[nodiscard]] std::string key_values(const Config& config);
 
 /// Resume class of a key (config-and-cli 6.4), from the field registry.
 enum class ResumeClass : std::uint8_t { must_match, free, noted, allow };

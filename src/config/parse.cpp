@@ -10,6 +10,7 @@
 
 #include <map>
 #include <sstream>
+#include <unordered_map>
 
 namespace colossal::detail {
 namespace {
@@ -100,6 +101,7 @@ class Builder : public YAML::EventHandler {
     YAML::anchor_t anchor = 0;
     bool has_key = false;
     Node key;
+    std::unordered_map<std::string, std::size_t> places;  ///< of the keys among node's children
   };
 
   [[nodiscard]] Origin at(const YAML::Mark& mark) const {
@@ -139,7 +141,7 @@ class Builder : public YAML::EventHandler {
           .fix = "close the brackets before, or check the indentation";
       throw YAML::ParserException(mark, "");
     }
-    frames_.push_back({make(kind, mark), anchor, false, {}});
+    frames_.push_back({make(kind, mark), anchor, false, {}, {}});
   }
 
   void close() {
@@ -183,14 +185,16 @@ class Builder : public YAML::EventHandler {
           "use `extends: FILE` in this mapping";
       return;
     }
-    if (const Node* first = frame.node.find(key.text)) {
+    const auto [place, fresh] = frame.places.emplace(key.text, frame.node.children.size());
+    if (!fresh) {
+      const Node& first = frame.node.children[place->second];
       Diagnostic& error = report_.error("duplicate-key",
                                         key.text,
                                         key.origin,
                                         fmt::format("the key `{}` is given twice", key.text));
       error.value = flow_text(value);
-      error.related.push_back({key.text, flow_text(*first), first->key_origin});
-      const Origin& other = first->key_origin;
+      error.related.push_back({key.text, flow_text(first), first.key_origin});
+      const Origin& other = first.key_origin;
       error.fix = other.line == key.origin.line
                       ? fmt::format("remove one of columns {} and {}", other.col, key.origin.col)
                       : fmt::format("remove one of lines {} and {}", other.line, key.origin.line);

@@ -2,6 +2,7 @@
 #include "config/load.hpp"
 #include "config/scan.hpp"
 #include "config/tree.hpp"
+#include "core/color.hpp"
 
 #include <fmt/format.h>
 
@@ -105,7 +106,34 @@ std::string cut_around(const std::string& line, std::size_t& begin) {
   return last < line.size() ? text + " ..." : text;
 }
 
-std::string source_lines(const Origin& origin, Sources& sources) {
+/// Colours text by severity, or leaves it as it is.
+class Brush {
+ public:
+  explicit Brush(bool colored) : colored_(colored) {}
+
+  [[nodiscard]] std::string operator()(const std::string& text,
+                                       Diagnostic::Severity severity) const {
+    return colored_ ? painted(text, paint_of(severity)) : text;
+  }
+
+ private:
+  static Paint paint_of(Diagnostic::Severity severity) {
+    switch (severity) {
+      case Diagnostic::Severity::error:
+        return Paint::error;
+      case Diagnostic::Severity::warning:
+        return Paint::warning;
+      case Diagnostic::Severity::note:
+        break;
+    }
+    return Paint::note;
+  }
+
+  bool colored_;
+};
+
+std::string source_lines(const Diagnostic& item, Sources& sources, const Brush& brush) {
+  const Origin& origin = item.origin;
   if (origin.line <= 0 || origin.file.starts_with("--") || origin.file.starts_with("<")) {
     return "";
   }
@@ -118,25 +146,10 @@ std::string source_lines(const Origin& origin, Sources& sources) {
   const std::string line = cut_around(whole, begin);
   const std::string_view view = line;
   const std::size_t marked = width(view.substr(begin, token_end(line, begin) - begin));
-  return fmt::format("{:>6} | {}\n       | {:{}}^{:~<{}}\n",
-                     origin.line,
-                     line,
-                     "",
-                     width(view.substr(0, begin)),
-                     "",
-                     marked - 1);
-}
-
-std::string label(Diagnostic::Severity severity) {
-  switch (severity) {
-    case Diagnostic::Severity::error:
-      return "error";
-    case Diagnostic::Severity::warning:
-      return "warning";
-    case Diagnostic::Severity::note:
-      break;
-  }
-  return "note";
+  const std::string before(width(view.substr(0, begin)), ' ');
+  const std::string caret = "^" + std::string(marked - 1, '~');
+  return fmt::format(
+      "{:>6} | {}\n       | {}{}\n", origin.line, line, before, brush(caret, item.severity));
 }
 
 /// A value may be a whole file on one line, and messages quote values.
@@ -156,13 +169,14 @@ std::string key_line(const char* word,
   return fmt::format("  {:<5} {:<34} ({})\n", word, assignment, detail::place(origin));
 }
 
-std::string render_one(const Diagnostic& item, Sources& sources) {
-  std::string text = fmt::format("{}: {}: {} [{}]\n",
+std::string render_one(const Diagnostic& item, Sources& sources, const Brush& brush) {
+  const std::string word = std::string(detail::severity_word(item.severity)) + ":";
+  std::string text = fmt::format("{}: {} {} [{}]\n",
                                  detail::place(item.origin),
-                                 label(item.severity),
+                                 brush(word, item.severity),
                                  shortened(item.message, kLongestMessage),
                                  item.id);
-  text += source_lines(item.origin, sources);
+  text += source_lines(item, sources, brush);
   for (const std::string& from : item.origin.included_from) {
     text += fmt::format("  {:<5} included from {}\n", "in", from);
   }
@@ -186,8 +200,11 @@ std::string summary(std::span<const Diagnostic> diagnostics) {
                                       diagnostics.end(),
                                       [&](const Diagnostic& d) { return d.severity == severity; });
     if (number > 0) {
-      text += fmt::format(
-          "{}{} {}{}", text.empty() ? "" : ", ", number, label(severity), number > 1 ? "s" : "");
+      text += fmt::format("{}{} {}{}",
+                          text.empty() ? "" : ", ",
+                          number,
+                          detail::severity_word(severity),
+                          number > 1 ? "s" : "");
     }
   }
   return text + "\n";
@@ -195,14 +212,25 @@ std::string summary(std::span<const Diagnostic> diagnostics) {
 
 }  // namespace
 
-std::string render(std::span<const Diagnostic> diagnostics) {
+DiagnosticForm diagnostic_form(bool json, int stream) {
+  if (json) {
+    return DiagnosticForm::json;
+  }
+  return use_color(stream) ? DiagnosticForm::colored : DiagnosticForm::text;
+}
+
+std::string render(std::span<const Diagnostic> diagnostics, DiagnosticForm form) {
   if (diagnostics.empty()) {
     return "";
   }
+  if (form == DiagnosticForm::json) {
+    return detail::json_lines(diagnostics);
+  }
+  const Brush brush(form == DiagnosticForm::colored);
   Sources sources;
   std::string text;
   for (const Diagnostic& item : diagnostics) {
-    text += render_one(item, sources);
+    text += render_one(item, sources, brush);
   }
   return text + summary(diagnostics);
 }

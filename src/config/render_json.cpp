@@ -1,5 +1,6 @@
 // How do diagnostics look to a program (config-and-cli 4.9)?
 #include "config/explain.hpp"
+#include "config/tree.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -7,18 +8,6 @@ namespace colossal {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-const char* word(Diagnostic::Severity severity) {
-  switch (severity) {
-    case Diagnostic::Severity::error:
-      return "error";
-    case Diagnostic::Severity::warning:
-      return "warning";
-    case Diagnostic::Severity::note:
-      break;
-  }
-  return "note";
-}
 
 void add_place(Json& object, const Origin& origin) {
   object["file"] = origin.file;
@@ -29,7 +18,7 @@ void add_place(Json& object, const Origin& origin) {
 Json to_json(const Diagnostic& item) {
   Json object;
   object["id"] = item.id;
-  object["severity"] = word(item.severity);
+  object["severity"] = detail::severity_word(item.severity);
   object["message"] = item.message;
   add_place(object, item.origin);
   object["path"] = item.path;
@@ -67,7 +56,7 @@ std::string redact_json(const Secrets& secrets, const std::string& json, int ind
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string render_json(std::span<const Diagnostic> diagnostics) {
+std::string detail::json_lines(std::span<const Diagnostic> diagnostics) {
   std::string text;
   for (const Diagnostic& item : diagnostics) {
     // Names of files may hold any bytes; a reader must get valid JSON.

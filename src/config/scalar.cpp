@@ -174,8 +174,9 @@ Parsed<double> parse_real(std::string_view text) {
   });
   double value = 0;
   const std::string_view body = text.starts_with('+') ? text.substr(1) : text;
+  const bool two_signs = body.size() < text.size() && body.starts_with('-');
   const auto [end, error] = std::from_chars(body.data(), body.data() + body.size(), value);
-  if (!digits_only || error != std::errc() || end != body.data() + body.size()) {
+  if (!digits_only || two_signs || error != std::errc() || end != body.data() + body.size()) {
     return bad;
   }
   return value;

@@ -76,6 +76,18 @@ std::string join_path(std::string_view parent, std::string_view key) {
   return parent.empty() ? std::string(key) : fmt::format("{}.{}", parent, key);
 }
 
+const char* severity_word(Diagnostic::Severity severity) {
+  switch (severity) {
+    case Diagnostic::Severity::error:
+      return "error";
+    case Diagnostic::Severity::warning:
+      return "warning";
+    case Diagnostic::Severity::note:
+      break;
+  }
+  return "note";
+}
+
 std::string place(const Origin& origin) {
   std::string text = origin.via.empty() ? "" : origin.via + ", ";
   if (origin.file.starts_with("--")) {

@@ -4,6 +4,7 @@
 
 #include "config/load.hpp"
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,13 @@ struct Node {
 
 /// "--set#2", "<default>", "derived(num_heads)" or "file:line:col".
 [[nodiscard]] std::string place(const Origin& origin);
+
+/// "error", "warning" or "note".
+[[nodiscard]] const char* severity_word(Diagnostic::Severity severity);
+
+/// One JSON object per line and diagnostic: id, severity, message, file, line, column, path,
+/// related, fix. Unknown lines and columns are 0.
+[[nodiscard]] std::string json_lines(std::span<const Diagnostic> diagnostics);
 
 /// Collects diagnostics in the order they are found.
 class Report {

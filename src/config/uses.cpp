@@ -70,26 +70,14 @@ std::vector<Piece> split_uses(std::string_view text, std::string& problem) {
 }
 
 bool is_secret(std::string_view variable) {
-  constexpr std::array<std::string_view, 5> kMarks = {
-      "KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD"};
+  constexpr std::array<std::string_view, 4> kMarks = {"KEY", "TOKEN", "SECRET", "PASSWORD"};
   std::string upper(variable);
   std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   });
-  const auto marks = [&](std::string_view word) {
-    return std::ranges::any_of(kMarks, [&](std::string_view mark) {
-      return word.starts_with(mark) &&
-             (word.size() == mark.size() || word.substr(mark.size()) == "S");
-    });
-  };
-  std::string_view rest = upper;
-  for (std::size_t end = rest.find('_'); end != std::string_view::npos; end = rest.find('_')) {
-    if (marks(rest.substr(0, end))) {
-      return true;
-    }
-    rest.remove_prefix(end + 1);
-  }
-  return marks(rest);
+  return std::any_of(kMarks.begin(), kMarks.end(), [&](std::string_view mark) {
+    return upper.find(mark) != std::string::npos;
+  });
 }
 
 bool refuse_interpolation(const std::string& text,

@@ -31,7 +31,8 @@ bool refuse_interpolation(const std::string& text,
                           std::string_view what,
                           Report& report);
 
-/// Whether the values of an environment variable must never be written out.
+/// Whether the values of an environment variable must never be written out: KEY, TOKEN, SECRET or
+/// PASSWORD stands somewhere in its name, in either case (config-and-cli 1.3).
 [[nodiscard]] bool is_secret(std::string_view variable);
 
 }  // namespace colossal::detail

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <unistd.h>
 #include <utility>
 
 namespace colossal {
@@ -73,7 +74,7 @@ int check_data(const Loaded& found, bool json) {
   resolve_vocabulary(loaded.config);
   const OpenedData data = open_data(loaded.config);
   const DataFindings findings = check_with_data(loaded, *data.train);
-  fmt::print("{}", json ? render_json(findings.diagnostics) : render(findings.diagnostics));
+  fmt::print("{}", render(findings.diagnostics, diagnostic_form(json, STDOUT_FILENO)));
   if (findings.exit_code != 0 || json) {
     return findings.exit_code;
   }

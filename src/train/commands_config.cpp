@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <unistd.h>
 
 namespace colossal {
 namespace {
@@ -25,7 +26,7 @@ constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
 int validate_one(const std::string& path, const ValidateOptions& options, const DataCheck& data) {
   const Loaded loaded = load(path, load_options(options.more, options.world_size));
   const bool json = options.more.json_diagnostics;
-  fmt::print("{}", json ? render_json(loaded.diagnostics) : render(loaded.diagnostics));
+  fmt::print("{}", render(loaded.diagnostics, diagnostic_form(json, STDOUT_FILENO)));
   if (loaded.has_errors()) {
     return kConfigExit;
   }
@@ -44,7 +45,7 @@ int validate_and_report(const std::string& path,
     return validate_one(path, options, data);
   } catch (const Error& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "{}", to_text(error));
+    write_error(error);
     return error.exit_code();
   }
 }
@@ -57,7 +58,7 @@ std::optional<Loaded> load_any(const std::string& name, const LoadOptions& optio
   }
   Loaded loaded = load(path, options);
   if (loaded.has_errors()) {
-    fmt::print(stderr, "{}", render(loaded.diagnostics));
+    fmt::print(stderr, "{}", render(loaded.diagnostics, diagnostic_form(false, STDERR_FILENO)));
     return std::nullopt;
   }
   return loaded;
@@ -141,7 +142,7 @@ int run_validate(const ValidateOptions& options, const DataCheck& check_data) {
 
 int run_config_show(const ShowOptions& options) {
   const Loaded loaded = load(options.config.config, load_options(options.config));
-  fmt::print(stderr, "{}", render(loaded.diagnostics));
+  fmt::print(stderr, "{}", render(loaded.diagnostics, diagnostic_form(false, STDERR_FILENO)));
   if (loaded.has_errors()) {
     return kConfigExit;
   }

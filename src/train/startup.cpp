@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 #include <source_location>
 #include <string_view>
+#include <unistd.h>
 #include <utility>
 
 namespace colossal {
@@ -43,7 +44,7 @@ void use_memory(const Config& config) {
 }
 
 void print_diagnostics(const std::vector<Diagnostic>& diagnostics) {
-  const std::string text = render(diagnostics);
+  const std::string text = render(diagnostics, diagnostic_form(false, STDERR_FILENO));
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
@@ -67,7 +68,7 @@ std::optional<Loaded> load_or_report(const std::filesystem::path& path,
 
 std::optional<Loaded> accept_or_report(Loaded loaded, bool print, bool json) {
   if (print && json) {
-    fmt::print("{}", render_json(loaded.diagnostics));
+    fmt::print("{}", render(loaded.diagnostics, DiagnosticForm::json));
   } else if (print) {
     print_diagnostics(loaded.diagnostics);
   }
@@ -166,7 +167,7 @@ void print_error(const Error& error) {
     silent = false;  // the launcher's variables are what is wrong
   }
   if (!silent) {
-    fmt::print(stderr, "{}", to_text(error));
+    write_error(error);
   }
 }
 
@@ -176,10 +177,11 @@ int run_connected(const Config& config,
                   const FailureListener& on_failure) {
   use_memory(config);
   set_threads(config.run, launch.local_world_size);
-  const std::unique_ptr<World> world = World::connect(launch,
-                                                      Identity{build_id(), config_hash(config)},
-                                                      timeouts(config.parallel.comm),
-                                                      on_failure);
+  const std::unique_ptr<World> world =
+      World::connect(launch,
+                     Identity{build_id(), config_hash(config), key_values(config)},
+                     timeouts(config.parallel.comm),
+                     on_failure);
   try {
     const int code = body(*world);
     world->close();

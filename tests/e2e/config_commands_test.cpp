@@ -225,6 +225,34 @@ TEST_CASE("ranks of another launcher agree on the start time", "[config]") {
   CHECK(records(folder.path() / "runs" / runs[0]).size() >= 1);
 }
 
+TEST_CASE("ranks with different configurations say which keys differ", "[config]") {
+  const TempDir folder;
+  const int port = free_port();
+  std::vector<std::unique_ptr<Program>> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    Setting setting = torchrun_rank(rank, 2, port);
+    setting.environment["COLOSSAL_TEST_TOKEN"] = "hunter2-x";
+    ranks.push_back(std::make_unique<Program>(
+        train_tiny(folder.path(),
+                   {"--set",
+                    "optimizer.lr=0.0" + std::to_string(rank + 1),
+                    "--set",
+                    "run.name=n" + std::to_string(rank) + "-${env:COLOSSAL_TEST_TOKEN}"}),
+        setting));
+  }
+  std::string told;
+  for (const auto& rank : ranks) {
+    const Outcome outcome = rank->wait();
+    CHECK(outcome.code == 3);
+    told += outcome.err;
+  }
+  INFO(told);
+  CHECK(count(told, "[config-differs]") == 1);
+  CHECK(count(told, "\n  key   optimizer.lr = 0.02 on rank 1, 0.01 on rank 0\n") == 1);
+  CHECK(count(told, "run.name = \"n1-${env:COLOSSAL_TEST_TOKEN}\" on rank 1") == 1);
+  CHECK(count(told, "hunter2") == 0);
+}
+
 TEST_CASE("C1 row 4: a run directory's resolved file validates and trains", "[config]") {
   const TempDir folder;
   run_expecting(0, train_tiny(folder.path() / "a", {"--set", "train.steps=9"}));
@@ -256,6 +284,9 @@ TEST_CASE("bash completes commands, options, words, keys and files", "[completio
   CHECK(bash_offers(script, {"colossal-train", "train", "--nproc", ""}) ==
         std::vector<std::string>{"auto"});
   CHECK(offers(bash_offers(script, {"colossal-train", "plan", "x.yaml", "--format", "j"}), "json"));
+  CHECK(offers(bash_offers(script, {"colossal-train", "--co"}), "--color"));
+  CHECK(bash_offers(script, {"colossal-train", "--color", "a"}) ==
+        std::vector<std::string>{"auto", "always"});
   CHECK(bash_offers(script, {"colossal-train", "train", "x", "--set", "optimizer.bet"}) ==
         std::vector<std::string>{"optimizer.betas="});
   CHECK(

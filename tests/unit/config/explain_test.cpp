@@ -132,7 +132,7 @@ TEST_CASE("the key reference is fresh and complete", "[config]") {
 TEST_CASE("diagnostics as JSON say what the text says", "[config]") {
   const ConfigSandbox box;
   const Loaded loaded = box.load(kSynthetic + "lr: 5e-5\nscheduler: {min_lr_ratio: .1}\n");
-  std::istringstream lines(render_json(loaded.diagnostics));
+  std::istringstream lines(render(loaded.diagnostics, DiagnosticForm::json));
   std::vector<nlohmann::json> items;
   for (std::string line; std::getline(lines, line);) {
     items.push_back(nlohmann::json::parse(line));
@@ -150,12 +150,13 @@ TEST_CASE("diagnostics as JSON say what the text says", "[config]") {
   CHECK(items[1]["id"] == "unused-section");
   CHECK(items[1]["related"][0]["path"] == "scheduler.type");
   CHECK(items[1]["related"][0]["file"] == "<default>");
-  CHECK(render_json({}).empty());
+  CHECK(render({}, DiagnosticForm::json).empty());
 }
 
 TEST_CASE("JSON diagnostics are valid whatever bytes a file holds", "[config]") {
   const ConfigSandbox box;
   const Loaded loaded = box.load("version: 1\nrun: {name: \"\\xe9\"}\n\xff: 1\n");
   REQUIRE(loaded.has_errors());
-  CHECK(nlohmann::json::parse(render_json(loaded.diagnostics))["id"] == "not-utf8");
+  CHECK(nlohmann::json::parse(render(loaded.diagnostics, DiagnosticForm::json))["id"] ==
+        "not-utf8");
 }

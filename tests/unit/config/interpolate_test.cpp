@@ -247,15 +247,37 @@ TEST_CASE("a secret in the path of a weighted file stays one", "[config]") {
   CHECK(box.load(yaml).config.data.train == loaded.config.data.train);
 }
 
-TEST_CASE("whole words make a variable secret", "[config]") {
-  for (const char* name :
-       {"KEY", "api_key", "MY_API_KEYS", "HF_TOKEN", "Db_Password_2", "SECRET", "X_APIKEY"}) {
+TEST_CASE("a mark anywhere in its name makes a variable secret", "[config]") {
+  for (const char* name : {"KEY",
+                           "api_key",
+                           "MY_API_KEYS",
+                           "HF_TOKEN",
+                           "HFTOKEN",
+                           "Db_Password_2",
+                           "dbpassword1",
+                           "SECRET",
+                           "X_APIKEY",
+                           "TOKENIZER_PATH",
+                           "MONKEY"}) {
     INFO(name);
     CHECK(detail::is_secret(name));
   }
-  for (const char* name : {"TOKENIZER_PATH", "MONKEY", "KEYBOARD", "MONKEY_BUSINESS", "", "_"}) {
+  for (const char* name : {"HOME", "KE_Y", "TOKE", "PASS_WORD", "SECRE", "", "_"}) {
     INFO(name);
     CHECK_FALSE(detail::is_secret(name));
+  }
+}
+
+TEST_CASE("HFTOKEN in the run's name was written out", "[config]") {
+  const ConfigSandbox box;
+  const Variable secret("COLOSSALHFTOKEN", "hunter2-x");
+  const Loaded loaded = box.load(kText + "run:\n  name: x-${env:COLOSSALHFTOKEN}\n");
+  REQUIRE(summary(loaded).empty());
+  CHECK(loaded.config.run.name == "x-hunter2-x");
+  for (const std::string& yaml : {to_yaml(loaded.config), to_minimal_yaml(loaded.config)}) {
+    INFO(yaml);
+    CHECK(yaml.find("hunter2") == std::string::npos);
+    CHECK(yaml.find("name: \"x-${env:COLOSSALHFTOKEN}\"") != std::string::npos);
   }
 }
 

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
+
 using namespace colossal;
 using detail::Node;
 
@@ -107,6 +109,25 @@ TEST_CASE("a duplicate key cites both lines", "[config]") {
   CHECK(error.related[0].origin.line == 1);
   CHECK(error.related[0].value == "1");
   CHECK(error.fix == "remove one of lines 1 and 3");
+}
+
+TEST_CASE("searching for duplicate keys took the square of their number", "[config]") {
+  constexpr int kKeys = 40'000;
+  const auto seconds = [&](int from, bool flat) {
+    std::string text;
+    for (int i = from; i < from + kKeys; ++i) {
+      text += flat ? fmt::format("k{}: 1\n", i) : fmt::format("- {{k{}: 1}}\n", i);
+    }
+    detail::Report report;
+    const std::clock_t start = std::clock();
+    const auto root = detail::parse_yaml(text, {}, false, report);
+    const std::clock_t end = std::clock();
+    REQUIRE(root.has_value());
+    CHECK(root->children.size() == kKeys);
+    return static_cast<double>(end - start) / CLOCKS_PER_SEC;
+  };
+  // As many mappings of one key have more to build and nothing to search.
+  CHECK(seconds(0, true) < 2 * seconds(0, false));
 }
 
 TEST_CASE("merging replaces leaves and keeps the rest", "[config]") {

@@ -1,5 +1,6 @@
 // Does the error text have the form of config-and-cli section 4?
 #include "config_sandbox.hpp"
+#include "core/color.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>
@@ -125,4 +126,31 @@ TEST_CASE("at most twenty errors are shown, the rest is counted", "[config]") {
   CHECK(loaded.diagnostics.back().id == "more-errors");
   CHECK(loaded.diagnostics.back().message == "5 more errors are not shown");
   CHECK(lines(render(loaded.diagnostics)).back() == "20 errors, 1 note");
+}
+
+TEST_CASE("severities and carets are coloured on request, nothing else changes", "[config]") {
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(kText + "run: {naem: x}\nvars: {a: 1}\n");
+  const std::string plain = render(loaded.diagnostics);
+  std::string colored = render(loaded.diagnostics, DiagnosticForm::colored);
+  INFO(colored);
+  CHECK(colored.find(": \x1b[1;31merror:\x1b[0m `naem` is not a key") != std::string::npos);
+  CHECK(colored.find("\x1b[1;31m^~~~\x1b[0m\n") != std::string::npos);
+  CHECK(plain.find('\x1b') == std::string::npos);
+  for (const char* code : {"\x1b[1;31m", "\x1b[1;33m", "\x1b[1;36m", "\x1b[0m"}) {
+    for (std::size_t at = colored.find(code); at != std::string::npos; at = colored.find(code)) {
+      colored.erase(at, std::string_view(code).size());
+    }
+  }
+  CHECK(colored == plain);
+}
+
+TEST_CASE("a stream gets JSON where asked for, else text", "[config]") {
+  CHECK(diagnostic_form(true, 1) == DiagnosticForm::json);
+  set_color_mode(ColorMode::always);
+  CHECK(diagnostic_form(false, 1) == DiagnosticForm::colored);
+  CHECK(diagnostic_form(true, 1) == DiagnosticForm::json);
+  set_color_mode(ColorMode::never);
+  CHECK(diagnostic_form(false, 1) == DiagnosticForm::text);
+  set_color_mode(ColorMode::automatic);
 }

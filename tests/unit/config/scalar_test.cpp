@@ -57,6 +57,10 @@ TEST_CASE("texts that are not whole numbers are refused", "[config]") {
                            "",
                            "-",
                            "+1",
+                           "+-5",
+                           "-+5",
+                           "--5",
+                           "1e+-3",
                            "abc",
                            "1_",
                            "_1",
@@ -101,10 +105,17 @@ TEST_CASE("reals are plain decimal numbers", "[config]") {
                            "1.2.3",
                            "1e999",
                            "1_0",
-                           "infinity"}) {
+                           "infinity",
+                           "+-0",
+                           "+-5",
+                           "-+5",
+                           "++5",
+                           "--5",
+                           "5e+-1"}) {
     INFO(text);
     CHECK(std::holds_alternative<Problem>(parse_real(text)));
   }
+  CHECK(real("+0.5") == 0.5);
   CHECK(fix_of(parse_real("1,5")) == "use a decimal point");
 }
 
@@ -132,7 +143,7 @@ TEST_CASE("durations need a unit", "[config]") {
   CHECK(seconds("0.5s") == 0.5);
   CHECK(seconds("0") == 0);
   CHECK(fix_of(parse_duration("30")) == "add a unit: 30s, 30m, 30h or 30d");
-  for (const char* text : {"s", "", "-1s", "5 m", "5ms", "1w"}) {
+  for (const char* text : {"s", "", "-1s", "+-0s", "5 m", "5ms", "1w"}) {
     INFO(text);
     CHECK(std::holds_alternative<Problem>(parse_duration(text)));
   }
