@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = 1U << 20U;
 constexpr int kReadableByAll = 0644;
+constexpr int kMostAttempts = 100;
 
 [[noreturn]] void failed(const char* what, const std::filesystem::path& file) {
   const int code = errno;
@@ -44,7 +45,7 @@ bool is_named(const Descriptor& file, const std::filesystem::path& name) {
 }  // namespace
 
 Descriptor open_locked(const std::filesystem::path& name, const std::function<void()>& opened) {
-  for (;;) {
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kReadableByAll));
     if (file.get() < 0) {
       failed("created", name);
@@ -61,6 +62,8 @@ Descriptor open_locked(const std::filesystem::path& name, const std::function<vo
       return file;
     }
   }
+  errno = EBUSY;
+  failed("locked (is its folder used by very many writers?)", name);
 }
 
 OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {

@@ -89,6 +89,11 @@ TEST_CASE("a file that another writer commits between opening and locking is lef
   CHECK(std::filesystem::exists(temporary));
   const Error error = error_of([&] { static_cast<void>(detail::open_locked(temporary)); });
   CHECK(error.id() == "output-write");
+  const Error endless = error_of([&] {
+    static_cast<void>(detail::open_locked(
+        folder.path() / "b", [&] { std::filesystem::rename(folder.path() / "b", path); }));
+  });
+  CHECK(endless.id() == "output-write");
 }
 
 TEST_CASE("a wide vocabulary is written as int32", "[prepare]") {
