@@ -1,6 +1,7 @@
 // Where do log lines go, and how often is one repeated?
 #include "core/log.hpp"
 
+#include "core/color.hpp"
 #include "core/error.hpp"
 #include "core/system.hpp"
 #include "support/catch.hpp"
@@ -37,6 +38,14 @@ class LogFolder {
   TempDir folder_;
   int rank_;
 };
+
+TEST_CASE("colours are for stderr, never for files", "[log]") {
+  const LogFolder folder(0);
+  set_color_mode(ColorMode::always);
+  log::warn("a disk is slow");
+  set_color_mode(ColorMode::automatic);
+  CHECK(folder.text() == "warning: a disk is slow\n");
+}
 
 TEST_CASE("rank 0 writes train.log, others a file each, made on the first line", "[log]") {
   CHECK(log::file_of("logs", 0) == fs::path("logs/train.log"));
