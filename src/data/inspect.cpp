@@ -2,6 +2,7 @@
 #include "data/inspect.hpp"
 
 #include "core/hash.hpp"
+#include "core/text.hpp"
 #include "data/detail/sources.hpp"
 #include "data/token_file.hpp"
 
@@ -100,9 +101,9 @@ std::string to_text(const DatasetReport& report) {
   const std::string documents = all.num_documents == 0
                                     ? "not marked in this format"
                                     : fmt::format("{}, {} empty, {} of fewer than {} tokens",
-                                                  detail::grouped(all.num_documents),
-                                                  detail::grouped(all.num_empty),
-                                                  detail::grouped(all.num_short),
+                                                  thousands(all.num_documents),
+                                                  thousands(all.num_empty),
+                                                  thousands(all.num_short),
                                                   kShortDocument);
   return fmt::format(
       "{}: {} tokens ({})\n"
@@ -111,7 +112,7 @@ std::string to_text(const DatasetReport& report) {
       "checksum   {}\n"
       "sample     {}\n",
       report.path,
-      detail::grouped(all.num_tokens),
+      thousands(all.num_tokens),
       report.kind,
       documents,
       all.smallest,

@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/text.hpp"
 #include "data/detail/document_reader.hpp"
 #include "data/detail/sources.hpp"
 #include "data/megatron_writer.hpp"
@@ -140,8 +141,8 @@ class Preparation {
     }
     said_ = Clock::now();
     log::info("encoded {} MB, {} tokens, {:.1f} MB/s",
-              detail::grouped(report_.num_bytes / 1'000'000),
-              detail::grouped(report_.statistics.num_tokens),
+              thousands(report_.num_bytes / 1'000'000),
+              thousands(report_.statistics.num_tokens),
               static_cast<double>(report_.num_bytes) / 1e6 / seconds_since(start_));
   }
 
@@ -175,17 +176,17 @@ std::string to_text(const PrepareReport& report) {
       "ids        {} to {}\n"
       "speed      {:.1f} MB of text in {:.2f} s, {} tokens/s\n",
       report.bin,
-      detail::grouped(all.num_documents),
-      detail::grouped(all.num_tokens),
+      thousands(all.num_documents),
+      thousands(all.num_tokens),
       report.type,
-      detail::grouped(all.num_empty),
-      detail::grouped(all.num_short),
+      thousands(all.num_empty),
+      thousands(all.num_short),
       kShortDocument,
       all.smallest,
       all.largest,
       static_cast<double>(report.num_bytes) / 1e6,
       report.seconds,
-      detail::grouped(
+      thousands(
           static_cast<std::int64_t>(rate(static_cast<double>(all.num_tokens), report.seconds))));
 }
 

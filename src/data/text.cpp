@@ -2,6 +2,7 @@
 #include "data/text.hpp"
 
 #include "core/log.hpp"
+#include "core/text.hpp"
 #include "data/detail/mapped_file.hpp"
 #include "data/detail/sources.hpp"
 #include "data/token_dataset.hpp"
@@ -69,7 +70,7 @@ class EncodedFile : public TokenStream {
     if (taken.count() > kSecondsBeforeLine) {
       log::info("encoded {}: {} tokens in {:.1f} s; `dataset prepare` does this once for all runs",
                 detail::shown(path),
-                detail::grouped(num_tokens()),
+                thousands(num_tokens()),
                 taken.count());
     }
   }

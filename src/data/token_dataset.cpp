@@ -2,6 +2,7 @@
 #include "data/token_dataset.hpp"
 
 #include "core/hash.hpp"
+#include "core/text.hpp"
 #include "data/detail/sources.hpp"
 #include "data/detail/token_rows.hpp"
 #include "data/packing.hpp"
@@ -91,15 +92,15 @@ class TokenDataset : public Dataset {
   [[nodiscard]] std::string summary() const override {
     const std::string packed =
         plan_ ? fmt::format(" in {} documents, {:.1f} % filled",
-                            detail::grouped(stream_->num_documents()),
+                            thousands(stream_->num_documents()),
                             100.0 * static_cast<double>(plan_->num_tokens()) /
                                 static_cast<double>(shape_.size * shape_.sequence))
               : "";
     return fmt::format("{}: {} tokens{}, {} samples",
                        detail::shown_files(name_.files),
-                       detail::grouped(stream_->num_tokens()),
+                       thousands(stream_->num_tokens()),
                        packed,
-                       detail::grouped(shape_.size));
+                       thousands(shape_.size));
   }
 
  private:

@@ -5,11 +5,11 @@
 #include "checkpoint/detail/hdf5.hpp"
 #include "core/error.hpp"
 #include "core/hash.hpp"
+#include "core/system.hpp"
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
+#include <optional>
 #include <span>
 #include <system_error>
 
@@ -58,16 +58,17 @@ StoredBox box_from_json(const Json& json) {
   return box;
 }
 
-std::string read_text(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  check(in.good(),
+std::string read_whole(const fs::path& file) {
+  std::error_code failed;
+  const std::optional<std::string> text = read_file(file, failed);
+  check(text.has_value(),
         ErrorKind::checkpoint,
         "checkpoint-incomplete",
         "{} is incomplete: {} is missing or unreadable (the save did not finish, or the file was "
         "removed)",
         file.parent_path().string(),
         file.filename().string());
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return *text;
 }
 
 Manifest manifest_from_json(const Json& json) {
@@ -167,7 +168,7 @@ std::string to_text(const Manifest& manifest) {
 
 Manifest read_manifest(const fs::path& checkpoint) {
   const fs::path file = checkpoint / kManifestName;
-  const std::string text = read_text(file);
+  const std::string text = read_whole(file);
   try {
     Json json = Json::parse(text);
     const auto version = json.at("version").get<std::int64_t>();

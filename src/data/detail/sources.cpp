@@ -52,12 +52,4 @@ std::string shown_files(const std::vector<std::string>& files) {
   return shown(files.front()) + others;
 }
 
-std::string grouped(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (std::ptrdiff_t at = std::ssize(text) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<std::size_t>(at), ",");
-  }
-  return text;
-}
-
 }  // namespace colossal::detail

@@ -21,7 +21,4 @@ namespace colossal::detail {
 /// "a.txt", or "a.txt and 2 more".
 [[nodiscard]] std::string shown_files(const std::vector<std::string>& files);
 
-/// 4190000 -> "4,190,000".
-[[nodiscard]] std::string grouped(std::int64_t number);
-
 }  // namespace colossal::detail

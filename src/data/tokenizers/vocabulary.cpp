@@ -2,11 +2,11 @@
 #include "data/tokenizers/vocabulary.hpp"
 
 #include "core/error.hpp"
+#include "core/system.hpp"
 #include "data/tokenizers/unicode.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -146,19 +146,19 @@ std::string read_tokenizer_file(const std::filesystem::path& path) {
         "file-not-found",
         "tokenizer file '{}' does not exist; check data.tokenizer.path",
         path.string());
-  std::ifstream in(path, std::ios::binary);
-  check(in.is_open() && std::filesystem::is_regular_file(path, failed),
+  const bool regular = std::filesystem::is_regular_file(path, failed);
+  const std::optional<std::string> text = regular ? read_file(path, failed) : std::nullopt;
+  check(text.has_value(),
         ErrorKind::data,
         "data-unreadable",
         "tokenizer file '{}' cannot be read; check its kind and permissions",
         path.string());
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  check(!text.empty(),
+  check(!text->empty(),
         ErrorKind::data,
         "tokenizer-file",
         "tokenizer file '{}' is empty (0 bytes)",
         path.string());
-  return text;
+  return *text;
 }
 
 const std::string& piece_of(const std::vector<std::string>& pieces, TokenId id) {
