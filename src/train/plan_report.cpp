@@ -187,6 +187,8 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
       static_cast<std::int64_t>(at::elementSize(model.options.state)) * model.num_states;
   plan.checkpoint_bytes = plan.parameters * stored;
   plan.keep_last = config.checkpoint.keep_last;
+  plan.device_memory = config.run.device_memory.value_or(0);
+  plan.output_dir = config.run.output_dir;
   for (int rank = 0; rank < plan.world; ++rank) {
     const Mesh mesh(shape, rank);
     const ChunkPlan chunks = model.planner->plan(model.uses.specs, model.uses.blocks, mesh);

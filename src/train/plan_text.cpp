@@ -1,17 +1,18 @@
 // How is a plan told to people and to programs?
+#include "mesh/layout.hpp"
 #include "train/human.hpp"
 #include "train/plan_report.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <system_error>
 
 namespace colossal {
 namespace {
-
-constexpr std::size_t kMaxRankLines = 16;
 
 std::string bytes_text(std::int64_t bytes) {
   return human_bytes(static_cast<double>(bytes));
@@ -47,38 +48,124 @@ std::string work_line(const PlanReport& plan) {
                      bytes_text(plan.chunk_bytes));
 }
 
+using Row = std::vector<std::string>;
+
+/// Columns that are all zero in most runs, and are left out then.
+struct Extras {
+  bool borrowed = false, host = false, disk = false;
+};
+
+Extras extras_of(const PlanReport& plan) {
+  Extras extras;
+  for (const RankBytes& rank : plan.ranks) {
+    extras.borrowed = extras.borrowed || rank.borrowed != 0;
+    extras.host = extras.host || rank.host != 0;
+    extras.disk = extras.disk || rank.nvme != 0;
+  }
+  return extras;
+}
+
+Row titles(const Extras& extras) {
+  Row row{"rank", "node", "gpu", "dp", "pp", "sp", "tp", "params", "weights", "grads", "optim"};
+  row.insert(row.end(), {"activ.", "buffers"});
+  if (extras.borrowed) {
+    row.emplace_back("borrowed");
+  }
+  row.emplace_back("total / capacity");
+  if (extras.host) {
+    row.emplace_back("host");
+  }
+  if (extras.disk) {
+    row.emplace_back("disk");
+  }
+  return row;
+}
+
+/// Where a rank is: its machine, its device ("-": it has none of its own) and its coordinates.
+Row place_of(const PlanReport& plan, int rank) {
+  const Mesh mesh({.dp = plan.data, .pp = plan.pipeline, .sp = plan.sequence, .t0 = plan.tensor},
+                  rank);
+  const int node = plan.ranks_per_node > 0 ? rank / plan.ranks_per_node : 0;
+  Row row{std::to_string(rank), std::to_string(node), "-"};
+  for (const Axis axis : {Axis::dp, Axis::pp, Axis::sp, Axis::t0}) {
+    row.push_back(std::to_string(mesh.coord(axis)));
+  }
+  return row;
+}
+
+Row row_of(const PlanReport& plan, const RankBytes& rank, const Extras& extras) {
+  Row row = place_of(plan, rank.rank);
+  row.push_back(human_count(static_cast<double>(rank.parameters)));
+  for (const std::int64_t bytes :
+       {rank.weights, rank.grads, rank.optimizer, rank.activations, rank.buffers}) {
+    row.push_back(bytes_text(bytes));
+  }
+  if (extras.borrowed) {
+    row.push_back(bytes_text(rank.borrowed));
+  }
+  const std::string capacity = plan.device_memory > 0 ? bytes_text(plan.device_memory) : "-";
+  row.push_back(fmt::format("{} / {}", bytes_text(rank.total()), capacity));
+  if (extras.host) {
+    row.push_back(bytes_text(rank.host));
+  }
+  if (extras.disk) {
+    row.push_back(bytes_text(rank.nvme));
+  }
+  return row;
+}
+
+/// The rank map of all ranks, as far as people read it.
 std::string rank_table(const PlanReport& plan) {
-  constexpr std::string_view kRow = "{:<8}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}\n";
-  std::string text = fmt::format(fmt::runtime(kRow),
-                                 "rank",
-                                 "params",
-                                 "weights",
-                                 "grads",
-                                 "optim",
-                                 "borrowed",
-                                 "activ.",
-                                 "buffers",
-                                 "total",
-                                 "host",
-                                 "disk");
+  constexpr std::size_t kMaxRankLines = 64;
+  constexpr std::size_t kFirstWidth = 8;  // "rank" begins where the other lines' values do not
+  const Extras extras = extras_of(plan);
+  std::vector<Row> rows{titles(extras)};
   for (std::size_t i = 0; i < std::min(plan.ranks.size(), kMaxRankLines); ++i) {
-    const RankBytes& rank = plan.ranks[i];
-    text += fmt::format(fmt::runtime(kRow),
-                        rank.rank,
-                        human_count(static_cast<double>(rank.parameters)),
-                        bytes_text(rank.weights),
-                        bytes_text(rank.grads),
-                        bytes_text(rank.optimizer),
-                        bytes_text(rank.borrowed),
-                        bytes_text(rank.activations),
-                        bytes_text(rank.buffers),
-                        bytes_text(rank.total()),
-                        bytes_text(rank.host),
-                        bytes_text(rank.nvme));
+    rows.push_back(row_of(plan, plan.ranks[i], extras));
+  }
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    text += fmt::format("{:<{}}", row[0], kFirstWidth);
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      text += fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    text += "\n";
   }
   if (plan.ranks.size() > kMaxRankLines) {
     text += fmt::format("... and {} more ranks (all in --format json)\n",
                         plan.ranks.size() - kMaxRankLines);
+  }
+  return text;
+}
+
+/// The folder itself, or the nearest one above it that exists: where it will lie.
+std::filesystem::path existing_part(const std::filesystem::path& folder) {
+  std::error_code failed;
+  std::filesystem::path path = std::filesystem::absolute(folder, failed);
+  while (!std::filesystem::exists(path, failed) && path.has_relative_path()) {
+    path = path.parent_path();
+  }
+  return path;
+}
+
+std::string checkpoint_line(const PlanReport& plan) {
+  std::string text = fmt::format("checkpoint  ~{} each, keep {} -> peak ~{}",
+                                 bytes_text(plan.checkpoint_bytes),
+                                 plan.keep_last,
+                                 bytes_text(plan.checkpoint_bytes * (plan.keep_last + 1)));
+  if (!plan.output_dir.empty()) {
+    std::error_code failed;
+    const std::filesystem::path folder = existing_part(plan.output_dir);
+    const auto space = std::filesystem::space(folder, failed);
+    text += fmt::format("; free on {}: {}",
+                        folder.string(),
+                        failed ? "unknown" : human_bytes(static_cast<double>(space.available), 0));
   }
   return text;
 }
@@ -109,11 +196,7 @@ std::string to_text(const PlanReport& plan) {
     text += fmt::format("data      {}\n", line);
   }
   text += rank_table(plan);
-  text += fmt::format("checkpoint  ~{} each, keep {} -> peak ~{}",
-                      bytes_text(plan.checkpoint_bytes),
-                      plan.keep_last,
-                      bytes_text(plan.checkpoint_bytes * (plan.keep_last + 1)));
-  return text;
+  return text + checkpoint_line(plan);
 }
 
 std::string to_json(const PlanReport& plan) {

@@ -299,7 +299,8 @@ void TrainSession::announce() {
     return;
   }
   const TrainerParts& parts = trainer_->parts();
-  const PlanReport plan = plan_with_data(config_, *parts.train_data, parts.eval_data.get());
+  PlanReport plan = plan_with_data(config_, *parts.train_data, parts.eval_data.get());
+  plan.ranks_per_node = world_.launch().local_world_size;
   log::console(redact(config_.secrets, to_text(plan)));
   warn_if_tight(plan, config_.run);
   if (!resumed_from_.empty()) {

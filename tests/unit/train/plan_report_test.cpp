@@ -104,24 +104,53 @@ TEST_CASE("the text has the lines of config-and-cli 6.1", "[plan]") {
   CHECK(contains(text, "steps     6  (1,152 tokens, 192 per step)\n"));
   CHECK(contains(text, "model     7.8k parameters (vocab 61 -> 64)\n"));
   CHECK(contains(text, "data      train here\n"));
-  CHECK(contains(
-      text,
-      "rank       params  weights    grads    optim  borrowed   activ.  buffers    total     host"
-      "     disk\n"));
-  CHECK(contains(text, "\n1            7.8k"));
+  CHECK(contains(text, "\nrank      node  gpu  dp  pp  sp  tp  params  weights"));
+  CHECK(contains(text, " activ.  buffers  total / capacity\n"));
+  CHECK(contains(text, "\n1            0    -   1   0   0   0 "));
+  CHECK(contains(text, " / -\n"));
   CHECK(contains(text, "checkpoint  ~186.2 kB each, keep 2 -> peak ~558.7 kB"));
   CHECK(text.back() != '\n');
 }
 
+TEST_CASE("the table knows every rank's place, its capacity and what lies elsewhere", "[plan]") {
+  PlanReport plan;
+  plan.world = 16;
+  plan.data = plan.pipeline = plan.sequence = plan.tensor = 2;
+  plan.ranks_per_node = 8;
+  plan.device_memory = 2'000;
+  for (int rank = 0; rank < 16; ++rank) {
+    plan.ranks.push_back({.rank = rank, .parameters = 10, .weights = 40});
+  }
+  std::string text = to_text(plan);
+  INFO(text);
+  CHECK(contains(text, "\n0            0    -   0   0   0   0      10     40 B "));
+  CHECK(contains(text, "\n5            0    -   0   1   0   1 "));
+  CHECK(contains(text, "\n8            1    -   1   0   0   0 "));
+  CHECK(contains(text, "\n15           1    -   1   1   1   1 "));
+  CHECK(contains(text, "     40 B / 2.0 kB\n"));
+  CHECK_FALSE(contains(text, "host"));
+  CHECK_FALSE(contains(text, "free on"));
+  plan.ranks[3].host = 7;
+  plan.ranks[4].borrowed = 8;
+  plan.output_dir = "/none/of/these";
+  text = to_text(plan);
+  INFO(text);
+  CHECK(contains(text, " buffers  borrowed  total / capacity  host\n"));
+  CHECK(contains(text, " 48 B / 2.0 kB   0 B\n"));
+  CHECK(contains(text, "; free on /: "));
+}
+
 TEST_CASE("many ranks are cut short in the text and complete in JSON", "[plan]") {
   Config config = tiny_gpt();
-  config.train.global_batch_size = 20;
-  config.data.num_samples = 100;
-  const PlanReport plan = make_plan(split(config, 20, 1), 100);
-  CHECK(contains(to_text(plan), "... and 4 more ranks"));
+  config.train.global_batch_size = 70;
+  config.data.num_samples = 140;
+  const PlanReport plan = make_plan(split(config, 70, 1), 140);
+  CHECK(contains(to_text(plan), "\n63 "));
+  CHECK_FALSE(contains(to_text(plan), "\n64 "));
+  CHECK(contains(to_text(plan), "... and 6 more ranks (all in --format json)\n"));
   const auto json = nlohmann::json::parse(to_json(plan));
-  CHECK(json["ranks"].size() == 20);
-  CHECK(json["mesh"]["data"] == 20);
+  CHECK(json["ranks"].size() == 70);
+  CHECK(json["mesh"]["data"] == 70);
   CHECK(json["ranks"][7]["weights"] == plan.ranks[7].weights);
   CHECK(json["total_steps"] == 6);
 }
