@@ -61,9 +61,10 @@ class Comm {
 
   /// In place on every member.
   Pending all_reduce(at::Tensor& x, ReduceOp op = ReduceOp::sum) const;
-  /// out.numel == size * in.numel, rank-major.
+  /// out.numel == size * in.numel, rank-major. `in` may be this rank's part of `out`.
   Pending all_gather(at::Tensor& out, const at::Tensor& in) const;
-  /// Sum; in.numel == size * out.numel, rank-major.
+  /// Sum; in.numel == size * out.numel, rank-major. Uses up `in`: its values mean nothing
+  /// afterwards. `out` may be this rank's part of it.
   Pending reduce_scatter(at::Tensor& out, const at::Tensor& in) const;
   /// Sends the s-th of size() equal parts of dim 0 to rank s.
   Pending all_to_all(at::Tensor& out, const at::Tensor& in) const;
