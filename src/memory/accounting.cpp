@@ -1,22 +1,22 @@
-// What does a step hold at its fullest moment? It is played through with the rules of the store.
+// What does a plan need? What stays is summed up; what comes and goes is played through.
 #include "memory/accounting.hpp"
 
 #include "core/error.hpp"
-#include "memory/detail/trace.hpp"
+#include "core/log.hpp"
+#include "memory/detail/measured_plan.hpp"
+#include "memory/detail/step_play.hpp"
+#include "memory/slot_pipeline.hpp"
 
 #include <algorithm>
-#include <deque>
-#include <iterator>
 #include <set>
+#include <vector>
 
 namespace colossal {
 namespace {
 
-constexpr std::size_t kMaxReducing = 2;  // as the store
+constexpr std::int64_t kPlayed = 3;  // micro-batches: the first, one like all others, and the last
 
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
+using detail::index;
 
 std::int64_t size_of(at::ScalarType dtype) {
   return static_cast<std::int64_t>(at::elementSize(dtype));
@@ -59,152 +59,67 @@ void add_homes(ChunkBytes& bytes,
   add(bytes, chunk.optim_home, &ChunkBytes::grads, in_place ? 0 : part * size_of(options.grad));
 }
 
-/// One micro-batch of a steady step.
-class Play {
- public:
-  Play(const AccountingInput& input, const Mesh& mesh)
-      : input_(input),
-        mesh_(mesh),
-        trace_({input.chunks_of_blocks.begin(), input.chunks_of_blocks.end()}),
-        blocks_left_(input.plan.chunks.size(), 0) {
-    const auto num_blocks = static_cast<int>(input.chunks_of_blocks.size());
-    for (int block = 0; block < num_blocks; ++block) {
-      order_.push_back(block);
-    }
-    for (int block = num_blocks; input.options.training && block-- > 0;) {
-      order_.push_back(block);
-    }
-    for (const std::vector<int>& chunks : input.chunks_of_blocks) {
-      for (const int chunk : chunks) {
-        ++blocks_left_[index(chunk)];
-      }
-    }
-  }
+/// What a step gathers, from the micro-batches that were played: the first and the last differ from
+/// those between them.
+std::int64_t gathered_in_step(const std::vector<std::int64_t>& played, std::int64_t micro_batches) {
+  const std::int64_t left = micro_batches - std::ssize(played);
+  return played.back() + (left > 0 ? left * (played[1] - played[0]) : 0);
+}
 
-  void run() {
-    trace_.begin();  // a first time, so that what comes next is known
-    for (const int block : order_) {
-      trace_.acquire(block);
-    }
-    trace_.end();
-    trace_.begin();
-    for (std::size_t step = 0; step < order_.size(); ++step) {
-      visit(order_[step], step >= input_.chunks_of_blocks.size());
-    }
-  }
+/// What would move with the optimizer of a chunk.
+std::int64_t optimizer_bytes(const ChunkSpec& chunk,
+                             const AccountingInput& input,
+                             const Mesh& mesh) {
+  const StoreOptions& options = input.options;
+  return chunk.states_on_disk
+             ? 0
+             : part_numel(chunk, mesh) * (size_of(options.master) + size_of(options.grad) +
+                                          size_of(options.state) * input.num_states);
+}
 
-  [[nodiscard]] std::int64_t peak() const noexcept { return peak_; }
-  [[nodiscard]] std::int64_t gathered() const noexcept { return gathered_; }
-
- private:
-  [[nodiscard]] const ChunkSpec& spec(int chunk) const { return input_.plan.chunks[index(chunk)]; }
-  [[nodiscard]] std::int64_t weight_bytes(int chunk) const {
-    return spec(chunk).numel * size_of(input_.options.compute);
+/// Decides as the store will after its first step, moves optimizers in `bytes` and returns the
+/// budgets; none if the size of the device is unknown, or too little for any.
+std::vector<std::int64_t> measured_budgets(const AccountingInput& input,
+                                           const Mesh& mesh,
+                                           ChunkBytes& bytes) {
+  if (!input.plan.measured || input.device_bytes == 0 || !input.options.training) {
+    return {};
   }
-  [[nodiscard]] std::int64_t cached() const {
-    std::int64_t bytes = 0;
-    for (const int chunk : here_) {
-      bytes += weight_bytes(chunk);
-    }
-    return bytes;
+  detail::StepPlay first(input, mesh);
+  first.run(std::min(input.micro_batches, kPlayed));
+  detail::MeasuredInput measured{
+      .device_bytes = input.device_bytes,
+      .home_bytes = bytes.weights + bytes.grads + bytes.optimizer + input.other_bytes,
+      .shares = *input.plan.measured,
+      .non_model = first.non_model(),
+      .needs = first.needs(),
+      .optimizer_bytes = {}};
+  for (const ChunkSpec& chunk : input.plan.chunks) {
+    measured.optimizer_bytes.push_back(optimizer_bytes(chunk, input, mesh));
   }
-
-  void measure() {
-    std::int64_t bytes = cached();
-    const bool converts = input_.options.compute != input_.options.reduce;
-    for (const int chunk : open_) {
-      bytes += weight_bytes(chunk);
+  try {
+    detail::MeasuredDecision decision = detail::decide(measured);
+    for (const int chunk : decision.to_device) {
+      bytes.optimizer += measured.optimizer_bytes[index(chunk)];
+      bytes.host -= measured.optimizer_bytes[index(chunk)];
     }
-    for (const int chunk : reducing_) {
-      bytes += weight_bytes(chunk);
-      bytes += converts ? spec(chunk).numel * size_of(input_.options.reduce) : 0;
-    }
-    peak_ = std::max(peak_, bytes);
+    return std::move(decision.budgets);
+  } catch (const Error& error) {
+    log::debug("[memory] {}", error.what());
+    return {};
   }
+}
 
-  void gather(int chunk) {
-    if (!spec(chunk).resident && here_.insert(chunk).second) {
-      gathered_ += part_numel(spec(chunk), mesh_) * size_of(input_.options.compute);
-    }
+/// Buffers that states on disk pass through.
+std::int64_t disk_buffer_bytes(const AccountingInput& input, const Mesh& mesh) {
+  std::int64_t largest = 0;
+  for (const ChunkSpec& chunk : input.plan.chunks) {
+    const std::int64_t states =
+        part_numel(chunk, mesh) * size_of(input.options.state) * input.num_states;
+    largest = std::max(largest, chunk.states_on_disk ? states : 0);
   }
-
-  void make_room(const std::vector<int>& needed) {
-    std::int64_t bytes = 0;
-    for (const int chunk : needed) {
-      bytes += spec(chunk).resident || here_.contains(chunk) ? 0 : weight_bytes(chunk);
-    }
-    while (input_.plan.cache_bytes && cached() + bytes > *input_.plan.cache_bytes) {
-      std::vector<int> idle;
-      std::ranges::copy_if(here_, std::back_inserter(idle), [&](int chunk) {
-        return std::ranges::find(needed, chunk) == needed.end();
-      });
-      if (idle.empty()) {
-        return;
-      }
-      here_.erase(trace_.needed_last(idle));
-    }
-  }
-
-  void gather_ahead() {
-    for (const int chunk : trace_.chunks_ahead(input_.plan.measured ? 0 : input_.plan.prefetch)) {
-      const bool fits =
-          !input_.plan.cache_bytes || cached() + weight_bytes(chunk) <= *input_.plan.cache_bytes;
-      if (!here_.contains(chunk) && !fits) {
-        return;
-      }
-      gather(chunk);
-    }
-  }
-
-  void visit(int block, bool backward) {
-    const std::vector<int>& chunks = input_.chunks_of_blocks[index(block)];
-    trace_.acquire(block);
-    make_room(chunks);
-    for (const int chunk : chunks) {
-      gather(chunk);
-    }
-    gather_ahead();
-    if (backward && input_.plan.shard_grads) {
-      open_.insert(chunks.begin(), chunks.end());
-    }
-    measure();
-    if (backward && input_.plan.shard_grads) {
-      report(chunks);
-    }
-    const std::int64_t soon = input_.plan.measured ? 0 : input_.plan.prefetch;
-    for (const int chunk : chunks) {
-      if (!input_.plan.cache_bytes && !trace_.used_soon(chunk, soon)) {
-        here_.erase(chunk);
-      }
-    }
-  }
-
-  void report(const std::vector<int>& chunks) {
-    for (const int chunk : chunks) {
-      --blocks_left_[index(chunk)];
-    }
-    for (; next_ < std::ssize(blocks_left_) && blocks_left_[index(next_)] == 0; ++next_) {
-      if (reducing_.size() == kMaxReducing) {
-        reducing_.pop_front();
-      }
-      open_.erase(next_);
-      reducing_.push_back(next_);
-      measure();
-    }
-  }
-
-  const AccountingInput& input_;
-  const Mesh& mesh_;
-  detail::StepTrace trace_;
-  std::vector<int> order_;
-  std::set<int> here_;  ///< gathered chunks
-  std::set<int> open_;  ///< chunks with a whole gradient that backward adds to
-  std::deque<int> reducing_;
-  std::vector<int> blocks_left_;
-  int next_ = 0;
-  std::int64_t peak_ = 0;
-  std::int64_t gathered_ = 0;  ///< this rank's parts
-};
+  return input.options.training ? static_cast<std::int64_t>(SlotPipeline::kBuffers) * largest : 0;
+}
 
 }  // namespace
 
@@ -221,11 +136,14 @@ ChunkBytes account(const AccountingInput& input, const Mesh& mesh) {
       bytes.gathered += part_numel(chunk, mesh) * size_of(input.options.compute);
     }
   }
-  Play play(input, mesh);
-  play.run();
-  bytes.borrowed = play.peak();
+  bytes.host += disk_buffer_bytes(input, mesh);
+  detail::StepPlay play(input, mesh, measured_budgets(input, mesh, bytes));
+  play.run(std::min(input.micro_batches, kPlayed));
+  play.evaluate();
+  bytes.borrowed = play.borrowed();
+  bytes.activations = play.activations();
   const bool alone = mesh.size(data_axes()) == 1;
-  bytes.gathered += alone ? 0 : play.gathered() * input.micro_batches;
+  bytes.gathered += alone ? 0 : gathered_in_step(play.gathered(), input.micro_batches);
   return bytes;
 }
 

@@ -16,13 +16,24 @@ struct ChunkBytes {
   std::int64_t weights = 0;    ///< device: parameters that stay, and masters that are parameters
   std::int64_t grads = 0;      ///< device
   std::int64_t optimizer = 0;  ///< device: separate masters and states
-  std::int64_t borrowed = 0;   ///< device, at most: gathered weights and whole gradients at once
-  std::int64_t host = 0;       ///< masters, states, gradients and weights in host memory
-  std::int64_t nvme = 0;       ///< states on disk
+  std::int64_t borrowed = 0;   ///< device, at the fullest moment of a step: gathered weights, whole
+                               ///< gradients and what reductions hold
+  std::int64_t activations = 0;  ///< device, at that moment
+  std::int64_t host = 0;         ///< masters, states, gradients and weights in host memory
+  std::int64_t nvme = 0;         ///< states on disk
 
   std::int64_t all_reduced = 0;       ///< whole gradients
   std::int64_t reduce_scattered = 0;  ///< whole gradients
   std::int64_t gathered = 0;          ///< this rank's part of weights
+};
+
+/// Bytes of a micro-batch while a block runs, beside what the store holds.
+struct BlockActivations {
+  std::int64_t forward = 0;   ///< at most during its forward
+  std::int64_t backward = 0;  ///< at most during its backward
+  std::int64_t after = 0;     ///< when its backward has ended
+  int runs_again_from =
+      -1;  ///< before its backward the blocks from this one on run again; -1: none
 };
 
 /// What an accounting starts from.
@@ -32,12 +43,15 @@ struct AccountingInput {
   std::span<const std::vector<int>> chunks_of_blocks;  ///< in forward order
   std::int64_t num_states = 0;                         ///< of the optimizer
   std::int64_t micro_batches = 1;                      ///< of one step
-  std::int64_t device_bytes = 0;  ///< size of the device, for ChunkPlan::measured; 0: unknown
+  std::span<const BlockActivations> activations = {};  ///< of each block; empty: none
+  std::int64_t other_bytes = 0;                        ///< held all the time beside the store
+  std::int64_t device_bytes = 0;      ///< size of the device, for ChunkPlan::measured; 0: unknown
+  std::int64_t evaluation_bytes = 0;  ///< at most during evaluation, one block at a time
 };
 
 /// Of a step like the second one: forward through all blocks, backward in reverse. Under
-/// ChunkPlan::measured the budget is only known when the first step was measured: `borrowed` is
-/// then what blocks need at least.
+/// ChunkPlan::measured the decision of the first step is made from its play; while the device's
+/// size is unknown, `borrowed` is what blocks need at least.
 [[nodiscard]] ChunkBytes account(const AccountingInput& input, const Mesh& mesh);
 
 /// Chunks that each block uses; tied parameters count as their owner.

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string_view>
+#include <unordered_map>
 
 namespace colossal {
 namespace {
@@ -24,7 +24,7 @@ constexpr std::int64_t kChunksPerModel = 8;  // reductions that can overlap with
 
 ParamUses list_uses(std::span<const std::vector<Parameter*>> blocks) {
   ParamUses uses;
-  std::map<const Parameter*, int> index_of;
+  std::unordered_map<const Parameter*, int> index_of;
   const auto number = [&](Parameter* parameter) {
     const auto [entry, fresh] =
         index_of.emplace(parameter, static_cast<int>(uses.parameters.size()));
@@ -44,7 +44,8 @@ ParamUses list_uses(std::span<const std::vector<Parameter*>> blocks) {
 }
 
 std::vector<int> owner_indices(std::span<const ParamSpec> params) {
-  std::map<std::string_view, int> index_of;
+  std::unordered_map<std::string_view, int> index_of;
+  index_of.reserve(params.size());
   for (const ParamSpec& spec : params) {
     const bool fresh = index_of.emplace(spec.name, static_cast<int>(index_of.size())).second;
     check(

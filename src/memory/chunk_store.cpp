@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "memory/detail/store_impl.hpp"
+#include "memory/device_memory.hpp"
 
 #include <fmt/format.h>
 
@@ -117,6 +118,9 @@ void ChunkStore::release(int block) {
   }
   impl_->observe(false);
   impl_->drop_unneeded(record);
+  if (impl_->measuring) {
+    device_memory().reset_peak();  // what was dropped is no part of what comes
+  }
 }
 
 void ChunkStore::begin_gradients() {
@@ -198,12 +202,12 @@ void ChunkStore::publish_masters() {
   impl_->publish(true);
 }
 
-void ChunkStore::visit(const std::function<void(std::span<FlatShard>)>& call) {
+void ChunkStore::visit(StateAccess access, const std::function<void(std::span<FlatShard>)>& call) {
   if (impl_->disk == nullptr) {
     call(impl_->shards);
     return;
   }
-  impl_->disk->visit(impl_->shards, call);
+  impl_->disk->visit(impl_->shards, access, call);
 }
 
 std::span<FlatShard> ChunkStore::shards() noexcept {

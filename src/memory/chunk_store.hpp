@@ -80,8 +80,9 @@ class ChunkStore {
   /// Master values, gradients and states of all chunks, in plan order.
   [[nodiscard]] std::span<FlatShard> shards() noexcept;
   /// Shows all shards to `call` in plan order, those in memory in runs, those whose states are on
-  /// disk one by one with their states in memory; changes are stored. Errors: those of the disk.
-  void visit(const std::function<void(std::span<FlatShard>)>& call);
+  /// disk one by one, with their states in memory and what was changed stored as `access` says.
+  /// Errors: those of the disk.
+  void visit(StateAccess access, const std::function<void(std::span<FlatShard>)>& call);
   /// All parameters (tied ones once, their owner), indexed by Segment::param.
   [[nodiscard]] std::span<Parameter* const> parameters() const noexcept;
   /// Of the current or the last step.

@@ -5,12 +5,20 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 namespace colossal {
+
+/// What a pass over shards does with states that are not in memory.
+enum class StateAccess : std::uint8_t {
+  none,   ///< it does not look at them
+  read,   ///< it changes nothing
+  update  ///< what it changes is stored
+};
 
 /// Element range [begin, end) of a parameter's local tensor that a shard holds at [offset, offset +
 /// end - begin).

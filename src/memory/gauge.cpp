@@ -17,12 +17,14 @@ void raise(std::atomic<std::int64_t>& peak, std::int64_t bytes) noexcept {
 }  // namespace
 
 bool MemoryGauge::try_add(std::int64_t bytes) noexcept {
-  const std::int64_t now = current_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (now > limit_.load(std::memory_order_relaxed)) {
-    remove(bytes);
-    return false;
-  }
-  raise(peak_, now);
+  // A refused request is never visible: it must not make another thread's fail.
+  std::int64_t held = current_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > limit_.load(std::memory_order_relaxed) - held) {
+      return false;
+    }
+  } while (!current_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
+  raise(peak_, held + bytes);
   return true;
 }
 

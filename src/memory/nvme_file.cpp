@@ -30,6 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kMeasuredBytes = std::int64_t{32} << 20U;
 constexpr double kGiga = 1e9;
+constexpr double kMega = 1e6;
 
 std::int64_t to_pages(std::int64_t bytes) {
   return (bytes + kHostPage - 1) / kHostPage * kHostPage;
@@ -80,10 +81,14 @@ void check_space(const fs::path& folder, std::int64_t needed) {
 
 /// Gives the file its blocks now. Errors: "nvme-space".
 void allocate(int file, const fs::path& path, std::int64_t bytes) {
+  // Where a file system cannot do it, the library writes single bytes: direct access refuses those.
+  const int flags = ::fcntl(file, F_GETFL);
+  ::fcntl(file, F_SETFL, flags & ~O_DIRECT);
   int error = EINTR;
   while (error == EINTR) {
     error = ::posix_fallocate(file, 0, bytes);
   }
+  ::fcntl(file, F_SETFL, flags);
   if (error == 0) {
     return;
   }
@@ -290,25 +295,31 @@ NvmePending NvmeFile::write(int slot, const at::Tensor& from) {
   return NvmePending(engine_->start(std::move(transfer)));
 }
 
-NvmeSpeed NvmeFile::measure() {
+NvmeSpeed NvmeFile::measure(const at::Tensor& memory) {
   check(!engine_->used,
         ErrorKind::internal,
         "nvme-slot",
         "measuring would overwrite the slots of {} bytes that were written",
         file_bytes());
-  const std::int64_t bytes = std::min(kMeasuredBytes, file_bytes());
-  if (bytes == 0) {
+  const std::int64_t most = std::min(kMeasuredBytes, file_bytes());
+  const std::int64_t pages =
+      (static_cast<std::int64_t>(memory.nbytes()) + kHostPage - 1) / kHostPage;
+  const std::int64_t piece = std::min(pages * kHostPage, most);
+  if (piece == 0) {
     return {};
   }
-  const at::Tensor buffer = host_empty(bytes, at::kByte);
-  std::memset(buffer.data_ptr(), 1, static_cast<std::size_t>(bytes));
+  std::memset(memory.data_ptr(), 1, memory.nbytes());
   const auto rate = [&](bool write) {
-    detail::NvmeTransfer transfer =
-        transfer_of(-1, {.offset = 0, .bytes = bytes, .on_disk = bytes}, buffer);
-    transfer.write = write;
     const Clock::time_point start = Clock::now();
-    NvmePending(engine_->start(std::move(transfer))).wait();
-    return static_cast<double>(bytes) / seconds_since(start);
+    std::int64_t moved = 0;
+    for (; moved + piece <= most; moved += piece) {
+      const NvmeSlot place{.offset = moved, .bytes = 0, .on_disk = piece};
+      detail::NvmeTransfer transfer = transfer_of(-1, place, memory);
+      transfer.bytes = piece;
+      transfer.write = write;
+      NvmePending(engine_->start(std::move(transfer))).wait();
+    }
+    return static_cast<double>(moved) / seconds_since(start);
   };
   const double written = rate(true);
   return {.read = rate(false), .write = written};
@@ -317,10 +328,12 @@ NvmeSpeed NvmeFile::measure() {
 std::string describe(const NvmeFile& file, const fs::path& folder, const NvmeSpeed& speed) {
   const auto bytes = static_cast<double>(file.file_bytes());
   const double seconds = bytes > 0 ? bytes / speed.read + bytes / speed.write : 0;
+  const bool small = bytes < kGiga;
   return fmt::format(
-      "nvme      {:.2f} GB of optimizer states a rank in {} ({}, {}): read {:.2f} GB/s, written "
+      "nvme      {:.2f} {} of optimizer states a rank in {} ({}, {}): read {:.2f} GB/s, written "
       "{:.2f} GB/s, about {:.3g} s a step",
-      bytes / kGiga,
+      bytes / (small ? kMega : kGiga),
+      small ? "MB" : "GB",
       folder.string(),
       file.backend(),
       file.is_direct() ? "direct" : "buffered",

@@ -93,9 +93,10 @@ class NvmeFile {
   /// The same in the other direction.
   NvmePending write(int slot, const at::Tensor& from);
 
-  /// Writes and reads up to 32 MiB of the file and tells how fast that was. Before the first
-  /// write() only. Errors: internal "nvme-slot"; environment "nvme-io".
-  [[nodiscard]] NvmeSpeed measure();
+  /// Writes and reads up to 32 MiB of the file in transfers as long as `memory` of host_empty(),
+  /// which is overwritten, and tells how fast that was. Before the first write() only. Errors:
+  /// internal "nvme-slot"; environment "nvme-io".
+  [[nodiscard]] NvmeSpeed measure(const at::Tensor& memory);
 
  private:
   std::unique_ptr<detail::NvmeEngine> engine_;

@@ -23,12 +23,12 @@ at::Tensor SlotPipeline::buffer(std::size_t index, int slot) const {
   return buffers_[index % kBuffers].narrow(0, 0, file_.slot_bytes(slot));
 }
 
-void SlotPipeline::visit(std::span<const int> slots, Access access, const Use& use) {
+void SlotPipeline::visit(std::span<const int> slots, StateAccess access, const Use& use) {
   // On an error their destructors wait: no transfer outlives the call.
   std::array<NvmePending, kBuffers> reads;
   std::array<NvmePending, kBuffers> writes;
   const auto start_read = [&](std::size_t i) {
-    if (i < slots.size()) {
+    if (i < slots.size() && access != StateAccess::none) {
       writes[i % kBuffers].wait();  // of slot i - 3, whose buffer this is
       reads[i % kBuffers] = file_.read(slots[i], buffer(i, slots[i]));
     }
@@ -39,7 +39,7 @@ void SlotPipeline::visit(std::span<const int> slots, Access access, const Use& u
     start_read(i + 1);
     const at::Tensor bytes = buffer(i, slots[i]);
     use(slots[i], bytes);
-    if (access == Access::update) {
+    if (access == StateAccess::update) {
       writes[i % kBuffers] = file_.write(slots[i], bytes);
     }
   }

@@ -2,6 +2,7 @@
 // buffers.
 #pragma once
 
+#include "memory/flat_shard.hpp"
 #include "memory/nvme_file.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -19,20 +20,20 @@ class SlotPipeline {
   /// What is done with a slot: `bytes` is its payload, page-aligned, as kByte; it may be changed in
   /// place and is valid during the call only.
   using Use = std::function<void(int slot, const at::Tensor& bytes)>;
-  /// Whether what was used is written back.
-  enum class Access : std::uint8_t { read, update };
+  static constexpr std::size_t kBuffers = 3;
 
   /// Takes three buffers of host memory, each as long as the largest slot. `file` must outlive it.
   /// Errors: memory "host-memory".
   explicit SlotPipeline(NvmeFile& file);
 
-  /// Reads, uses and (update) writes back each of `slots`, in order. When it returns, everything is
-  /// written; when it throws, no transfer is under way. Errors: those of `use` and of the file.
-  void visit(std::span<const int> slots, Access access, const Use& use);
+  /// Reads, uses and (update) writes back each of `slots`, in order; `access` none only uses, and
+  /// the bytes mean nothing. When it returns, everything is written; when it throws, no transfer is
+  /// under way. Errors: those of `use` and of the file.
+  void visit(std::span<const int> slots, StateAccess access, const Use& use);
+  /// Memory for one slot, which visit() uses, too.
+  [[nodiscard]] const at::Tensor& spare() const noexcept { return buffers_.front(); }
 
  private:
-  static constexpr std::size_t kBuffers = 3;
-
   [[nodiscard]] at::Tensor buffer(std::size_t index, int slot) const;
 
   NvmeFile& file_;

@@ -5,6 +5,8 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <iterator>
+
 namespace colossal {
 namespace {
 
@@ -15,6 +17,12 @@ at::ScalarType grad_dtype(const TrainConfig& train, at::ScalarType compute, at::
 }
 
 }  // namespace
+
+std::int64_t max_reducing(const ChunkPlan& plan, const StoreOptions& options) {
+  constexpr std::int64_t kFew = 2;
+  const bool holds = plan.shard_grads || options.grad != options.reduce;
+  return holds ? kFew : std::ssize(plan.chunks);
+}
 
 StoreOptions store_options(const Config& config) {
   StoreOptions options;

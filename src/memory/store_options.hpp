@@ -3,10 +3,12 @@
 #pragma once
 
 #include "config/config.hpp"
+#include "memory/chunk_plan.hpp"
 #include "memory/nvme_file.hpp"
 
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <optional>
 
 namespace colossal {
@@ -25,6 +27,10 @@ struct StoreOptions {
   bool unused_is_zero =
       false;  ///< a parameter without gradient in a step: zero instead of an error
 };
+
+/// How many reductions may be under way at a time: few where each holds memory of its own, a whole
+/// gradient of ChunkPlan::shard_grads or a copy in another dtype.
+[[nodiscard]] std::int64_t max_reducing(const ChunkPlan& plan, const StoreOptions& options);
 
 /// The options that a resolved configuration asks for.
 [[nodiscard]] StoreOptions store_options(const Config& config);

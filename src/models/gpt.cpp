@@ -8,6 +8,7 @@
 #include <ATen/ops/arange.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace colossal {
@@ -54,6 +55,7 @@ class EmbedBlock : public Block {
     cost.activation_bytes =
         (shape.batch + 1) * shape.sequence * static_cast<std::int64_t>(sizeof(std::int64_t));
     cost.boundary_bytes = shape.batch * shape.sequence * hidden_ * item;
+    cost.backward_bytes = numel(tokens_->parameters().front()->spec().padded) * item;
     return cost;
   }
 
@@ -143,8 +145,10 @@ class DecoderBlock : public Block {
     cost.forward_flops = static_cast<double>(tokens) * (2 * weights + 2 * scores);
     cost.backward_flops = 2 * cost.forward_flops;
     cost.param_bytes = stored_bytes(all(), item);
-    cost.activation_bytes = tokens * kept_per_token() + stored_scores(shape);
+    cost.activation_bytes = tokens * kept_per_token() + kept_scores_bytes(shape);
     cost.boundary_bytes = tokens * h * item;
+    cost.backward_bytes =
+        std::max(feed_forward_backward_bytes(tokens), attention_backward_bytes(shape));
     return cost;
   }
 
@@ -182,13 +186,72 @@ class DecoderBlock : public Block {
     return elements * item_bytes_of(token) + statistics * wide_bytes_of(token);
   }
 
-  /// Bytes of attention probabilities kept: none by the fused kernel, which dropout rules out.
-  [[nodiscard]] std::int64_t stored_scores(const BatchShape& shape) const {
-    const bool dropped = model_.attention_dropout > 0;
-    const bool math = dropped || model_.attention == AttentionKind::math;
+  /// Bytes of `elements` of a boundary tensor.
+  [[nodiscard]] std::int64_t bytes_of(std::int64_t elements) const {
+    return elements * item_bytes_of(layers_.hidden({.batch = 1, .sequence = 1}, 1));
+  }
+
+  [[nodiscard]] std::int64_t product_bytes(std::int64_t tokens,
+                                           std::int64_t in,
+                                           std::int64_t out) const {
+    const at::ScalarType dtype = layers_.hidden({.batch = 1, .sequence = 1}, 1).dtype;
+    return linear_backward_bytes({.rows = tokens, .in = in, .out = out}, dtype);
+  }
+
+  /// BlockCost::backward_bytes while backward is in the feed-forward half: in its second product
+  /// with what is computed again for it, in the activation, or in the first product, when the
+  /// activation's result has gone.
+  [[nodiscard]] std::int64_t feed_forward_backward_bytes(std::int64_t tokens) const {
+    const ModelConfig& m = model_;
+    const Recompute& again = layers_.recompute();
+    const std::int64_t h = m.hidden_size;
+    const std::int64_t f = m.ffn_hidden_size;
+    const bool gated = m.activation == ActivationKind::swiglu;
+    const std::int64_t products = (gated ? 2 : 1) * f;
+    const std::int64_t rebuilt = again.mlp ? products : 0;
+    const std::int64_t gone = again.mlp || again.gelu ? 0 : f;  // after the second product
+    const std::int64_t dropped = m.dropout > 0 ? h : 0;
+    const std::int64_t down =
+        bytes_of(tokens * (rebuilt + f - gone + dropped)) + product_bytes(tokens, f, h);
+    const std::int64_t activation = bytes_of(tokens * (rebuilt + f + products - gone));
+    const std::int64_t gradients = gated ? rebuilt : 2 * f;  // less what was kept of the products
+    const std::int64_t up =
+        bytes_of(tokens * (gradients - gone + (again.norm ? h : 0))) + product_bytes(tokens, h, f);
+    return std::max({down, activation, up});
+  }
+
+  /// The same in the attention half, when what was kept of the other half has gone.
+  [[nodiscard]] std::int64_t attention_backward_bytes(const BatchShape& shape) const {
+    const ModelConfig& m = model_;
+    const Recompute& again = layers_.recompute();
+    const std::int64_t tokens = shape.batch * shape.sequence;
+    const std::int64_t h = m.hidden_size;
+    const std::int64_t qkv = h + 2 * m.num_kv_heads * (h / m.num_heads);
+    const std::int64_t products = m.activation == ActivationKind::swiglu ? 2 : 1;
+    std::int64_t gone = again.norm ? 0 : h;
+    gone += again.mlp ? 0 : products * m.ffn_hidden_size;
+    gone += again.mlp || again.gelu ? 0 : m.ffn_hidden_size;
+    const std::int64_t left = h - gone + (again.attention ? h : 0);  // with the gradient of x
+    const BoundarySpec token = layers_.hidden({.batch = 1, .sequence = 1}, h);
+    const bool narrow = item_bytes_of(token) < wide_bytes_of(token);  // computed on wide copies
+    const std::int64_t copies = narrow ? tokens * 2 * (h + qkv) * wide_bytes_of(token) : 0;
+    const std::int64_t core =
+        bytes_of(tokens * (left + h + qkv)) + 2 * scores_bytes(shape) + copies;
+    const std::int64_t expand = bytes_of(tokens * (left + qkv)) + product_bytes(tokens, h, qkv);
+    return std::max({core, expand, std::int64_t{0}});
+  }
+
+  /// Bytes of attention probabilities, where they exist: none by the fused kernel, which dropout
+  /// rules out.
+  [[nodiscard]] std::int64_t scores_bytes(const BatchShape& shape) const {
+    const bool math = model_.attention_dropout > 0 || model_.attention == AttentionKind::math;
     const std::int64_t one = shape.batch * model_.num_heads * shape.sequence * shape.sequence;
-    const std::int64_t item = wide_bytes_of(layers_.hidden(shape, model_.hidden_size));
-    return math ? one * (dropped ? 2 : 1) * item : 0;
+    return math ? one * wide_bytes_of(layers_.hidden(shape, model_.hidden_size)) : 0;
+  }
+
+  /// Those kept for backward: also after dropout.
+  [[nodiscard]] std::int64_t kept_scores_bytes(const BatchShape& shape) const {
+    return scores_bytes(shape) * (model_.attention_dropout > 0 ? 2 : 1);
   }
 
   ModelConfig model_;
@@ -252,6 +315,10 @@ class HeadBlock : public Block {
     const std::int64_t norm = layers_.recompute().norm ? 0 : hidden_;
     const std::int64_t statistics = 2 * wide_bytes_of(layers_.hidden(shape, hidden_));
     cost.activation_bytes = tokens * ((hidden_ + norm + padded_) * item + statistics);
+    const LinearSize size{.rows = tokens, .in = hidden_, .out = padded_};
+    const at::ScalarType dtype = layers_.hidden(shape, hidden_).dtype;
+    cost.forward_bytes = linear_forward_bytes(size, dtype);
+    cost.backward_bytes = linear_backward_bytes(size, dtype);
     return cost;
   }
 

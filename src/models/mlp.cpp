@@ -2,6 +2,7 @@
 #include "models/mlp.hpp"
 
 #include "models/detail/parts.hpp"
+#include "nn/functions.hpp"
 
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/eq.h>
@@ -38,13 +39,17 @@ at::Tensor input_of(std::size_t index, const Activation& in, const Batch& batch,
 BlockCost linear_cost(const Widths& widths,
                       const BatchShape& shape,
                       const std::vector<Parameter*>& parameters,
-                      std::int64_t item_bytes) {
+                      at::ScalarType dtype) {
   const std::int64_t rows = shape.batch * shape.sequence;
+  const auto item_bytes = static_cast<std::int64_t>(c10::elementSize(dtype));
   BlockCost cost;
   cost.forward_flops = 2.0 * static_cast<double>(rows * widths.in * widths.out);
   cost.backward_flops = 2 * cost.forward_flops;
   cost.param_bytes = stored_bytes(parameters, item_bytes);
   cost.activation_bytes = rows * (widths.in + widths.out) * item_bytes;
+  const LinearSize size{.rows = rows, .in = widths.in, .out = widths.out};
+  cost.forward_bytes = linear_forward_bytes(size, dtype);
+  cost.backward_bytes = linear_backward_bytes(size, dtype);
   return cost;
 }
 
@@ -74,9 +79,10 @@ class HiddenBlock : public Block {
   [[nodiscard]] std::vector<Parameter*> parameters() override { return parameters_of(linear_); }
 
   [[nodiscard]] BlockCost cost(const BatchShape& shape) const override {
-    const std::int64_t item = item_bytes_of(layers_.hidden(shape, widths_.out));
-    BlockCost cost = linear_cost(widths_, shape, parameters_of(linear_), item);
-    cost.boundary_bytes = shape.batch * shape.sequence * widths_.out * item;
+    const BoundarySpec out = layers_.hidden(shape, widths_.out);
+    BlockCost cost = linear_cost(widths_, shape, parameters_of(linear_), out.dtype);
+    cost.boundary_bytes = shape.batch * shape.sequence * widths_.out * item_bytes_of(out);
+    cost.backward_bytes += cost.boundary_bytes;  // the gradient before the activation
     return cost;
   }
 
@@ -121,8 +127,8 @@ class ClassifierBlock : public Block {
   [[nodiscard]] std::vector<Parameter*> parameters() override { return parameters_of(linear_); }
 
   [[nodiscard]] BlockCost cost(const BatchShape& shape) const override {
-    const std::int64_t item = item_bytes_of(layers_.hidden(shape, widths_.in));
-    return linear_cost(widths_, shape, parameters_of(linear_), item);
+    return linear_cost(
+        widths_, shape, parameters_of(linear_), layers_.hidden(shape, widths_.in).dtype);
   }
 
  private:

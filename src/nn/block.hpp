@@ -51,8 +51,11 @@ struct BlockCost {
   double forward_flops = 0;
   double backward_flops = 0;
   std::int64_t param_bytes = 0;
-  std::int64_t activation_bytes = 0;  ///< kept for backward
-  std::int64_t boundary_bytes = 0;
+  std::int64_t activation_bytes = 0;  ///< kept for backward, its input too
+  std::int64_t boundary_bytes = 0;    ///< its outputs
+  std::int64_t forward_bytes = 0;     ///< forward holds at most beside what it keeps and returns
+  std::int64_t backward_bytes = 0;    ///< backward holds at most beside what was kept and the
+                                      ///< gradients of the outputs
 };
 
 /// One cut of the model: forward is pure but for autograd and the keyed random numbers of the

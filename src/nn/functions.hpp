@@ -28,6 +28,20 @@ enum class Rebuild : std::uint8_t { nothing, output, product };
                                 std::optional<ActivationKind> activation = std::nullopt,
                                 Rebuild rebuild = Rebuild::nothing);
 
+/// Sizes of one linear() call.
+struct LinearSize {
+  std::int64_t rows = 0;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+
+/// Bytes that linear() without activation takes at most beside its result.
+[[nodiscard]] std::int64_t linear_forward_bytes(const LinearSize& size, at::ScalarType dtype);
+
+/// Bytes that its backward takes at most beside what was kept and the gradient of its output:
+/// gradients of input and weight among them.
+[[nodiscard]] std::int64_t linear_backward_bytes(const LinearSize& size, at::ScalarType dtype);
+
 /// Rows of weight_rh by index. Gradients of equal indices are added in fp32 at least.
 [[nodiscard]] at::Tensor embedding(const at::Tensor& weight_rh, const at::Tensor& indices);
 

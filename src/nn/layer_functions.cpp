@@ -12,6 +12,8 @@
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 namespace colossal {
 
 namespace {
@@ -359,6 +361,19 @@ at::Tensor linear(const at::Tensor& x_bsi,
     return LinearActFunction::apply(x_bsi, weight_oi, bias_o, *activation, rebuild);
   }
   return LinearFunction::apply(x_bsi, weight_oi, optional_of(bias_o), rebuild);
+}
+
+std::int64_t linear_forward_bytes(const LinearSize& size, at::ScalarType dtype) {
+  return detail::product_scratch_bytes({.m = size.rows, .k = size.in, .n = size.out}, dtype);
+}
+
+std::int64_t linear_backward_bytes(const LinearSize& size, at::ScalarType dtype) {
+  const auto item = static_cast<std::int64_t>(at::elementSize(dtype));
+  const std::int64_t for_x =
+      detail::product_scratch_bytes({.m = size.rows, .k = size.out, .n = size.in}, dtype);
+  const std::int64_t for_weight = detail::product_scratch_bytes(
+      {.m = size.out, .k = size.rows, .n = size.in, .transposed = true}, dtype);
+  return item * size.rows * size.in + std::max(for_x, item * size.in * size.out + for_weight);
 }
 
 std::pair<at::Tensor, at::Tensor> layer_norm_fork(const at::Tensor& x_bsh,

@@ -22,7 +22,8 @@ namespace colossal {
 struct StepInfo {
   std::int64_t step = 0;   ///< successful updates before this one (0-based)
   double lr = 0;           ///< scheduled rate
-  double grad_factor = 1;  ///< gradients are multiplied by this inside the kernel (clipping)
+  double grad_factor = 1;  ///< gradients are multiplied by this inside the kernel: clipping, and
+                           ///< one over the loss scale that they carry
   std::optional<double> momentum = {};  ///< scheduled momentum or first beta; unset: its own
 
   /// What takes the place of the optimizer's `own` momentum or first beta; none (0) stays none.
@@ -60,10 +61,6 @@ struct UnusedPattern {
 [[nodiscard]] std::vector<UnusedPattern> unused_patterns(const OptimizerConfig& config,
                                                          std::span<const std::string> names);
 
-/// Type of the states named by Optimizer::states() beside masters of this type:
-/// optimizer.state_dtype.
-[[nodiscard]] at::ScalarType state_dtype(const OptimizerConfig& config, at::ScalarType master);
-
 /// Update rule over flat shards. One update is sweeps() sweeps, each over all shards, in as many
 /// calls as a store likes; apply_update() does it.
 class Optimizer {
@@ -74,6 +71,8 @@ class Optimizer {
   [[nodiscard]] virtual std::vector<std::string_view> states() const = 0;
   /// 1, or 2 where a parameter's update depends on norms of the whole parameter (lamb, lars).
   [[nodiscard]] virtual int sweeps() const = 0;
+  /// What a sweep does with the states.
+  [[nodiscard]] virtual StateAccess access(int sweep) const = 0;
   /// One sweep over some shards. The last one updates masters, their working copies and states in
   /// place; states of 16 bits are rounded at random, working copies to nearest. `groups` is indexed
   /// by Segment::param. `sums`, [2, parameters] fp64, is used by two sweeps only: the first adds

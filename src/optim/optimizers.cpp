@@ -17,8 +17,4 @@ const Registry<Optimizer, const OptimizerConfig&>& optimizers() {
   return table;
 }
 
-at::ScalarType state_dtype(const OptimizerConfig& config, at::ScalarType master) {
-  return config.state_dtype == StateDtype::bf16 ? at::kBFloat16 : master;
-}
-
 }  // namespace colossal

@@ -76,7 +76,8 @@ void apply_update(const Optimizer& optimizer,
       at::Tensor& sums = measures ? sums_of(local, run.front().shard_axes, parameters) : total;
       optimizer.sweep(index, run, groups, info, sums);
     };
-    visit([&](std::span<FlatShard> shards) { for_each_run(shards, sweep); });
+    visit(optimizer.access(index),
+          [&](std::span<FlatShard> shards) { for_each_run(shards, sweep); });
     if (measures) {
       total = add_up(local, parameters, context);
     }

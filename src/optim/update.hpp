@@ -15,8 +15,8 @@ using ShardCall = std::function<void(std::span<FlatShard>)>;
 
 /// Shows all shards of this rank to the call, all at once or one after the other, each exactly once
 /// and in the same order every time. A store may bring states into memory before and write them
-/// back after each call.
-using ShardVisitor = std::function<void(const ShardCall&)>;
+/// back after each call, as far as the access asks for it.
+using ShardVisitor = std::function<void(StateAccess, const ShardCall&)>;
 
 /// One update of masters, states and working copies. `parameters` is indexed by Segment::param, as
 /// `groups`. Communicates: lamb and lars one all-reduce of 2 doubles per parameter between their

@@ -80,6 +80,7 @@ std::string to_json_line(const EvalReport& report, const EvalInput& input) {
   }
   json["tokens"] = report.tokens;
   json["samples"] = report.samples;
+  json["set_samples"] = report.set_samples;
   json["batches"] = report.num_batches;
   json["seconds"] = report.seconds;
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

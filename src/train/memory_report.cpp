@@ -76,10 +76,12 @@ std::vector<Candidate> candidates_of(const Config& config) {
   }
   if (!config.parallel.gemini) {
     add_sharding_changes(config, candidates);
-    Candidate& gemini =
-        candidates.emplace_back(Candidate{"parallel.gemini.placement: auto", config});
+    const bool sized = config.run.device_memory.has_value();  // which placement auto needs
+    Candidate& gemini = candidates.emplace_back(Candidate{
+        sized ? "parallel.gemini.placement: auto" : "parallel.gemini.placement: cpu", config});
     gemini.config.parallel.zero = {};
-    gemini.config.parallel.gemini.emplace().placement = Placement::automatic;
+    gemini.config.parallel.gemini.emplace().placement =
+        sized ? Placement::automatic : Placement::cpu;
   }
   return candidates;
 }

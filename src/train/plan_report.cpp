@@ -14,32 +14,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
 namespace colossal {
 namespace {
 
-/// Sums over the blocks of this rank's stage for one micro-batch.
+/// What the blocks of this rank's stage do and hold for one micro-batch.
 struct StageCost {
   double flops = 0;
-  std::int64_t activation_bytes = 0;
+  std::vector<BlockActivations> activations;
+  std::int64_t evaluation_bytes = 0;  ///< of activations, at most
 };
+
+/// What a block holds while it runs without autograd: at most what it would keep, and its result.
+std::int64_t evaluation_bytes(const Config& config,
+                              std::span<const std::unique_ptr<Block>> blocks) {
+  const BatchShape shape{.batch = config.eval.micro_batch_size, .sequence = config.data.seq_length};
+  std::int64_t most = 0;
+  for (const std::unique_ptr<Block>& block : blocks) {
+    const BlockCost cost = block->cost(shape);
+    most = std::max(most, cost.activation_bytes + cost.boundary_bytes + cost.forward_bytes);
+  }
+  return most;
+}
 
 StageCost stage_cost(const Config& config, std::span<const std::unique_ptr<Block>> blocks) {
   const BatchShape shape{.batch = config.train.micro_batch_size,
                          .sequence = config.data.seq_length};
   StageCost sum;
-  std::int64_t largest_boundary = 0;
   std::vector<BlockCost> costs;
   for (const std::unique_ptr<Block>& block : blocks) {
     const BlockCost& cost = costs.emplace_back(block->cost(shape));
     sum.flops += cost.forward_flops + cost.backward_flops;
-    largest_boundary = std::max(largest_boundary, cost.boundary_bytes);
   }
-  const std::vector<int> segments =
-      recompute_segments(config.train.activation_checkpoint, blocks, shape);
-  // and the gradient that travels back
-  sum.activation_bytes = activation_peak(segments, costs) + largest_boundary;
+  sum.activations = block_activations(
+      recompute_segments(config.train.activation_checkpoint, blocks, shape), costs);
+  const bool evaluates =
+      config.eval.at_end.value_or(false) || config.eval.every_steps || config.eval.at_start;
+  sum.evaluation_bytes = evaluates ? evaluation_bytes(config, blocks) : 0;
   return sum;
 }
 
@@ -123,13 +136,18 @@ PlanModel plan_model(const Config& config, const ParallelContext& alone) {
 
 ChunkBytes chunk_bytes(const PlanModel& model,
                        const ChunkPlan& chunks,
+                       const StageCost& cost,
                        const Config& config,
                        const Mesh& mesh) {
   return account({.plan = chunks,
                   .options = model.options,
                   .chunks_of_blocks = chunks_of_blocks(chunks, model.uses.specs, model.uses.blocks),
                   .num_states = model.num_states,
-                  .micro_batches = config.train.gradient_accumulation},
+                  .micro_batches = config.train.gradient_accumulation,
+                  .activations = cost.activations,
+                  .other_bytes = loader_bytes(config),
+                  .device_bytes = config.run.device_memory.value_or(0),
+                  .evaluation_bytes = cost.evaluation_bytes},
                  mesh);
 }
 
@@ -157,6 +175,7 @@ RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mes
   bytes.grads = chunks.grads;
   bytes.optimizer = chunks.optimizer;
   bytes.borrowed = chunks.borrowed;
+  bytes.activations = chunks.activations;
   bytes.host = chunks.host;
   bytes.nvme = chunks.nvme;
   return bytes;
@@ -189,16 +208,24 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   plan.keep_last = config.checkpoint.keep_last;
   plan.device_memory = config.run.device_memory.value_or(0);
   plan.output_dir = config.run.output_dir;
+  // Ranks that differ in their data alone hold and move the same.
+  std::map<int, RankBytes> of_group;
   for (int rank = 0; rank < plan.world; ++rank) {
     const Mesh mesh(shape, rank);
+    const int group = mesh.index(~data_axes());
+    if (const auto known = of_group.find(group); known != of_group.end()) {
+      plan.ranks.push_back(known->second);
+      plan.ranks.back().rank = rank;
+      continue;
+    }
     const ChunkPlan chunks = model.planner->plan(model.uses.specs, model.uses.blocks, mesh);
-    const ChunkBytes held = chunk_bytes(model, chunks, config, mesh);
+    const ChunkBytes held = chunk_bytes(model, chunks, cost, config, mesh);
     if (rank == 0) {
       fill_chunks(plan, chunks, held, model.options.compute);
     }
     RankBytes bytes = rank_bytes(model, held, mesh);
-    bytes.activations = cost.activation_bytes;
     bytes.buffers = loader_bytes(config);
+    of_group.emplace(group, bytes);
     plan.ranks.push_back(bytes);
   }
   return plan;

@@ -2,6 +2,7 @@
 #include "train/recompute.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace colossal {
 namespace {
@@ -48,24 +49,35 @@ std::vector<int> recompute_segments(const ActivationCheckpointConfig& config,
   return segments;
 }
 
-std::int64_t activation_peak(std::span<const int> segments, std::span<const BlockCost> costs) {
-  std::int64_t kept = 0;   // when backward comes to a block: all before it hold this
-  std::int64_t again = 0;  // what the segment under way holds beyond its input
-  std::int64_t peak = 0;
+std::vector<BlockActivations> block_activations(std::span<const int> segments,
+                                                std::span<const BlockCost> costs) {
+  std::vector<BlockActivations> moments;
+  std::int64_t kept = 0;           // by the blocks before, and before the segment under way
+  std::int64_t segment_input = 0;  // of that segment, once its first block has run
+  std::int64_t again = 0;          // what it holds up to this block when it has run again
   for (std::size_t i = 0; i < costs.size(); ++i) {
-    if (segments[i] == kKept) {
-      kept += costs[i].activation_bytes;
+    const BlockCost& cost = costs[i];
+    const std::int64_t input = i == 0 ? 0 : costs[i - 1].boundary_bytes;
+    const bool inside = segments[i] != kKept && segments[i] != static_cast<int>(i);
+    if (!inside) {
+      kept += std::exchange(segment_input, 0);
       again = 0;
-    } else if (segments[i] == static_cast<int>(i)) {
-      const std::int64_t input = i == 0 ? 0 : costs[i - 1].boundary_bytes;
-      kept += input;
-      again = costs[i].activation_bytes - input;
-    } else {
-      again += costs[i].activation_bytes;
     }
-    peak = std::max(peak, kept + again);
+    const bool ends =
+        segments[i] != kKept && (i + 1 == costs.size() || segments[i + 1] != segments[i]);
+    const std::int64_t before = std::exchange(again, again + cost.activation_bytes);
+    moments.push_back({.forward = kept + segment_input + cost.activation_bytes +
+                                  cost.boundary_bytes + cost.forward_bytes,
+                       .backward = kept + again + cost.boundary_bytes + cost.backward_bytes,
+                       .after = kept + before + 2 * input,  // the input and its gradient
+                       .runs_again_from = ends ? segments[i] : -1});
+    if (segments[i] == kKept) {
+      kept += cost.activation_bytes;
+    } else if (!inside) {
+      segment_input = input;
+    }
   }
-  return peak;
+  return moments;
 }
 
 }  // namespace colossal

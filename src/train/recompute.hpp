@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/config.hpp"
+#include "memory/accounting.hpp"
 #include "nn/block.hpp"
 #include "nn/layers.hpp"
 
@@ -26,9 +27,9 @@ inline constexpr int kKept = -1;
                                                   std::span<const std::unique_ptr<Block>> blocks,
                                                   const BatchShape& shape);
 
-/// Most bytes of activations that one micro-batch holds at a time: what is kept, and in backward
-/// the segment that has run again.
-[[nodiscard]] std::int64_t activation_peak(std::span<const int> segments,
-                                           std::span<const BlockCost> costs);
+/// Bytes of activations that one micro-batch holds while each block runs: what is kept, in backward
+/// the segment that has run again, gradients at the boundary, and what the block works with.
+[[nodiscard]] std::vector<BlockActivations> block_activations(std::span<const int> segments,
+                                                              std::span<const BlockCost> costs);
 
 }  // namespace colossal

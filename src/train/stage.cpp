@@ -191,7 +191,7 @@ struct BlockStage::Impl {
       const trace::Scope scope(trace::Phase::recompute, static_cast<int>(block), index);
       Tape& tape = pass.tapes[block];
       const Activation in = block == first ? tape.input : cut(out);
-      out = run_block(block, in, pass.batch, BlockUse::backward);
+      out = run_block(block, in, pass.batch, BlockUse::forward);
       tape = tape_of(in, out);
     }
   }

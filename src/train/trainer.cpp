@@ -77,30 +77,38 @@ double unsigned_nan(double x) {
   return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
 }
 
-/// The first parameter (in forward order) with a NaN or infinity in `part` of its shard; -1: none.
-int first_non_finite(std::span<const FlatShard> shards, at::Tensor FlatShard::* part) {
-  int first = std::numeric_limits<int>::max();
+constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+
+/// The first parameter (in forward order) with a NaN or infinity in `part` of its shard; kNone.
+std::int64_t first_non_finite(std::span<const FlatShard> shards, at::Tensor FlatShard::* part) {
+  std::int64_t first = kNone;
   for (const FlatShard& shard : shards) {
     for (const Segment& segment : shard.segments) {
       const at::Tensor values =
           (shard.*part).narrow(0, segment.offset, segment.end - segment.begin);
       const bool finite = at::isfinite(values).all().item<bool>();
-      first = finite ? first : std::min(first, segment.param);
+      first = finite ? first : std::min<std::int64_t>(first, segment.param);
     }
   }
-  return first == std::numeric_limits<int>::max() ? -1 : first;
+  return first;
 }
 
-/// Where the trouble starts, for messages: a weight if any is bad, else the first bad gradient.
-std::string describe_non_finite(ChunkStore& store) {
-  const auto name = [&](int param) -> const std::string& {
+/// Where the trouble starts, for messages: a weight if any is bad, else the first bad gradient. A
+/// rank may hold only a part of each, so all ranks of `data` find it together: one all-reduce.
+std::string describe_non_finite(ChunkStore& store, const Comm& data) {
+  at::Tensor firsts = at::empty({2}, at::kLong);
+  auto* const values = firsts.mutable_data_ptr<std::int64_t>();
+  values[0] = first_non_finite(store.shards(), &FlatShard::master);
+  values[1] = first_non_finite(store.shards(), &FlatShard::grad);
+  data.all_reduce(firsts, ReduceOp::min).wait();
+  const auto name = [&](std::int64_t param) -> const std::string& {
     return store.parameters()[static_cast<std::size_t>(param)]->spec().name;
   };
-  if (const int weight = first_non_finite(store.shards(), &FlatShard::master); weight >= 0) {
-    return fmt::format("the weights of '{}' are not finite", name(weight));
+  if (values[0] != kNone) {
+    return fmt::format("the weights of '{}' are not finite", name(values[0]));
   }
-  if (const int grad = first_non_finite(store.shards(), &FlatShard::grad); grad >= 0) {
-    return fmt::format("first non-finite gradient: '{}'", name(grad));
+  if (values[1] != kNone) {
+    return fmt::format("first non-finite gradient: '{}'", name(values[1]));
   }
   return "all weights and gradients are finite";
 }
@@ -219,11 +227,11 @@ void Trainer::update(StepReport& report) {
     report.clipped = factor < 1;
     apply_update(
         *parts_.optimizer,
-        [&](const ShardCall& call) { parts_.store->visit(call); },
+        [&](StateAccess access, const ShardCall& call) { parts_.store->visit(access, call); },
         parts_.groups,
         {.step = state_.step,
          .lr = report.lr,
-         .grad_factor = factor,
+         .grad_factor = factor / report.loss_scale,
          .momentum = parts_.scheduler->momentum(state_.step)},
         parts_.store->parameters(),
         parts_.context);
@@ -250,7 +258,7 @@ void Trainer::skip_or_stop(const StepReport& report) {
          report.step,
          report.loss,
          report.grad_norm,
-         describe_non_finite(*parts_.store));
+         describe_non_finite(*parts_.store, parts_.context.comm(data_axes())));
   }
   ++state_.skipped;
   ++skipped_in_a_row_;
@@ -262,7 +270,7 @@ void Trainer::skip_or_stop(const StepReport& report) {
          skipped_in_a_row_,
          parts_.config.train.max_skipped_steps,
          scaler_.active() ? fmt::format("loss scale {}; ", report.loss_scale) : "",
-         describe_non_finite(*parts_.store));
+         describe_non_finite(*parts_.store, parts_.context.comm(data_axes())));
   }
 }
 

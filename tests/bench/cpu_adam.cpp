@@ -44,7 +44,7 @@ class Subject {
     const auto start = std::chrono::steady_clock::now();
     apply_update(
         *optimizer_,
-        [&](const ShardCall& call) { call(shards_); },
+        [&](StateAccess /*access*/, const ShardCall& call) { call(shards_); },
         groups,
         info,
         parameters,

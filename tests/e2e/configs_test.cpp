@@ -119,6 +119,50 @@ TEST_CASE("the shipped configurations of memory policies train to the loss of th
   CHECK(last_loss("gpt-zero2-offload-cpu", {}).first == Approx(plain).epsilon(0.05));
 }
 
+TEST_CASE("the plan of every shipped configuration is within 5 % of what its run takes",
+          "[configs]") {
+  const TempDir folder;
+  int runs = 0;
+  for (const fs::path& file : shipped()) {
+    const std::string name = file.stem();
+    if (name == "gpt2-124m-cpu") {
+      continue;  // gigabytes, and minutes a step
+    }
+    // Memory does not depend on the text: what needs files or hours gets synthetic data and 3
+    // steps.
+    Arguments sets = {"train.steps=3",
+                      "train.epochs=null",
+                      "parallel.data=null",
+                      "checkpoint={at_end: false}",
+                      "scheduler={type: constant}"};
+    if (read_file(file).find("datasets/kjv") != std::string::npos ||
+        read_file(file).find("extends: gpt-kjv") != std::string::npos) {
+      sets.insert(sets.end(), {"data={type: synthetic, seq_length: 128}", "model.vocab_size=256"});
+    }
+    if (name.find("nvme") != std::string::npos) {
+      sets.push_back("parallel.gemini.nvme.path=" + (folder.path() / "states").string());
+    }
+    for (const char* processes : {"1", "2"}) {
+      Arguments command = {"train",
+                           file.string(),
+                           "--nproc",
+                           processes,
+                           "--output-dir",
+                           (folder.path() / (name + processes)).string()};
+      for (const std::string& set : sets) {
+        command.insert(command.end(), {"--set", set});
+      }
+      const Json summary = last_line(run_expecting(0, command));
+      INFO(name << " on " << processes << ": planned " << summary.at("device_planned") << ", peak "
+                << summary.at("device_peak"));
+      CHECK(summary.at("device_planned").get<double>() ==
+            Approx(summary.at("device_peak").get<double>()).epsilon(0.05));
+      ++runs;
+    }
+  }
+  CHECK(runs >= 32);
+}
+
 TEST_CASE("every line of schedules-cpu.yaml can be moved out of its comment", "[configs]") {
   const fs::path file = fs::path(COLOSSAL_SOURCE_DIR) / "configs" / "schedules-cpu.yaml";
   std::istringstream text(read_file(file));

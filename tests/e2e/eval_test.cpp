@@ -59,6 +59,30 @@ TEST_CASE("eval takes one checkpoint, overrides and another configuration", "[ev
   run_expecting(0, {"eval", "--checkpoint", older, "--config", data_file("tiny.yaml")});
 }
 
+TEST_CASE("eval tells how much of the set it has seen", "[eval]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  run_expecting(0, train_tiny(run_dir));
+  for (const char* processes : {"1", "2"}) {
+    Arguments words = {"eval",
+                       "--checkpoint",
+                       run_dir.string(),
+                       "--nproc",
+                       processes,
+                       "--set",
+                       "data.num_samples=200",
+                       "--set",
+                       "eval.micro_batch_size=3"};
+    const Json whole = last_line(run_expecting(0, words));
+    CHECK(whole.at("samples") == 20);  // a tenth of the samples, no multiple of the batch
+    CHECK(whole.at("set_samples") == 20);
+    words.insert(words.end(), {"--set", "eval.max_batches=1"});
+    const Json part = last_line(run_expecting(0, words));
+    CHECK(part.at("samples") == 3 * std::stoi(processes));
+    CHECK(part.at("set_samples") == 20);
+  }
+}
+
 TEST_CASE("an overlay counts for eval, with the stored and with a given configuration", "[eval]") {
   const TempDir folder;
   const fs::path run_dir = folder.path() / "run";

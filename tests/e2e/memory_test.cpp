@@ -40,6 +40,32 @@ double peak_of(const fs::path& folder, const Arguments& more = {}) {
   return summary.at("device_peak").get<double>();
 }
 
+/// A run whose optimizer states outweigh all else: 16 bytes of state a parameter, few tokens.
+Arguments train_deep(const fs::path& folder, const Arguments& more = {}) {
+  Arguments arguments = train_tiny(folder);
+  for (const char* set : {"model.hidden_size=128",
+                          "model.num_layers=6",
+                          "train.steps=6",
+                          "train.global_batch_size=2",
+                          "checkpoint.every_steps=2",
+                          "scheduler={type: constant}"}) {
+    arguments.insert(arguments.end(), {"--set", set});
+  }
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+/// Everything in host memory, states on disk if a folder is given.
+Arguments in_host_memory(const std::string& limit, const fs::path& disk = {}) {
+  const std::string nvme = disk.empty() ? "" : ", nvme: {path: " + disk.string() + "}";
+  return {"--set",
+          "parallel.gemini={placement: cpu, chunk_size: 64KiB, host_memory: " + limit + nvme + "}"};
+}
+
+std::string bytes(double number) {
+  return fmt::format("{}", static_cast<std::int64_t>(number));
+}
+
 }  // namespace
 
 TEST_CASE("a run that fits a device gives the same numbers, and shows what it takes", "[memory]") {
@@ -120,4 +146,90 @@ TEST_CASE("eval runs on a device of a given size, too", "[memory]") {
   const Outcome outcome = eval(6, "300KiB");
   CHECK(times_told(outcome, "[out-of-memory]") == 1);
   CHECK(count(outcome.err, "run.device_memory") >= 1);
+}
+
+TEST_CASE("states on disk train what host and device together cannot hold", "[memory]") {
+  const TempDir folder;
+  run_expecting(0, train_deep(folder.path() / "free"));
+  const Outcome plan = run_expecting(
+      0, {"plan", (folder.path() / "free" / "config.resolved.yaml").string(), "--format", "json"});
+  const double parameters = Json::parse(plan.out).at("parameters");
+  const double state = 16 * parameters;
+  const std::string host = bytes(0.62 * state);
+  const Arguments device = with_device(0.3 * state);
+
+  const auto limited = [&](const std::string& name, Arguments where, const char* processes) {
+    where.insert(where.end(), device.begin(), device.end());
+    where.insert(where.end(), {"--nproc", processes});
+    return train_deep(folder.path() / name, where);
+  };
+  const Outcome refused = run_expecting(6, limited("host", in_host_memory(host), "1"));
+  INFO(refused.err);
+  CHECK(times_told(refused, "[host-memory]") == 1);
+  CHECK(count(refused.err, "parallel.gemini.nvme") >= 1);
+  CHECK(count(refused.err, "step  1") == 0);
+
+  for (const char* processes : {"1", "2"}) {
+    const std::string name = std::string("disk") + processes;
+    const Outcome outcome =
+        run_expecting(0, limited(name, in_host_memory(host, folder.path() / "states"), processes));
+    INFO(outcome.err);
+    require_same_losses(folder.path() / "free", folder.path() / name, 1e-5);
+    CHECK(records(folder.path() / name).at(6).at("nvme_bytes").get<double>() > 0.2 * state);
+  }
+}
+
+TEST_CASE("a disk that fails in a step ends the run, and nothing of it is lost", "[memory]") {
+  const TempDir folder;
+  const Arguments on_disk = in_host_memory("auto", folder.path() / "states");
+  for (const char* processes : {"1", "2"}) {
+    INFO(processes << " processes");
+    const auto train = [&](const std::string& name) {
+      Arguments more = on_disk;
+      more.insert(more.end(), {"--nproc", processes});
+      return train_deep(folder.path() / (name + processes), more);
+    };
+    run_expecting(0, train("whole"));
+    const double states =
+        records(folder.path() / (std::string("whole") + processes)).at(6).at("nvme_bytes");
+    // every step writes all states once: the fourth stops in its middle
+    const std::string fault = "rank=0,kind=nvme-error:" + bytes(3.5 * states);
+    const Outcome failed =
+        run_expecting(9, train("run"), {.environment = {{"COLOSSAL_FAULT", fault}}});
+    INFO(failed.err);
+    CHECK(times_told(failed, "[nvme-io]") == 1);
+    CHECK(count(failed.err, "step  4/") == 0);
+    const fs::path run_dir = folder.path() / (std::string("run") + processes);
+    CHECK(read_file(run_dir / "abort.json").find("nvme-io") != std::string::npos);
+    run_expecting(0, {"inspect", run_dir.string(), "--verify"});
+    const Outcome resumed = run_expecting(0, train("run"));
+    CHECK(count(resumed.err, "resume    ") == 1);
+    require_same_losses(folder.path() / (std::string("whole") + processes), run_dir, 0);
+  }
+}
+
+TEST_CASE("placements that cannot hold what a step needs end with one report", "[memory]") {
+  const TempDir folder;
+  const Arguments two = {"--nproc", "2"};
+  const double half = 0.5 * peak_of(folder.path() / "free", two);
+  const std::vector<std::pair<std::string, Arguments>> cases = {
+      {"{placement: auto, chunk_size: 64KiB}", with_device(half, two)},
+      {"{placement: const, const_budget: 4KiB, chunk_size: 64KiB}", two}};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    INFO(cases[i].first);
+    const fs::path run_dir = folder.path() / std::to_string(i);
+    Arguments more = cases[i].second;
+    more.insert(more.end(), {"--set", "parallel.gemini=" + cases[i].first});
+    const Outcome outcome = run_expecting(6, train_wide(run_dir, more));
+    INFO(outcome.err);
+    const int too_small = times_told(outcome, "[budget-too-small]");
+    const int out = times_told(outcome, "[out-of-memory]");
+    CHECK(too_small + out == 1);
+    CHECK(count(outcome.err, "fix") >= 1);
+    const std::string abort = read_file(run_dir / "abort.json");
+    CHECK(abort.find(too_small == 1 ? "budget-too-small" : "out-of-memory") != std::string::npos);
+    const Json status = Json::parse(read_file(run_dir / "status.json"));
+    CHECK(status.at("state") == "failed");
+    CHECK(status.at("exit") == 6);
+  }
 }

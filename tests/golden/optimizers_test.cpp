@@ -148,7 +148,7 @@ void replay(const Json& recorded, const Json& wanted, Precision precision, doubl
     const double clip = clip_factor(norm, config.train.clip_grad_norm);
     apply_update(
         *model.optimizer,
-        [&](const ShardCall& call) { call(model.store->shards()); },
+        [&](StateAccess /*access*/, const ShardCall& call) { call(model.store->shards()); },
         groups,
         {.step = step, .lr = scheduler.lr(step), .grad_factor = clip},
         model.store->parameters(),

@@ -90,7 +90,7 @@ class Training {
     const double clip = clip_factor(norm, config_.train.clip_grad_norm);
     apply_update(
         *optimizer_,
-        [&](const ShardCall& call) { call(store_->shards()); },
+        [&](StateAccess /*access*/, const ShardCall& call) { call(store_->shards()); },
         groups_,
         {.step = index, .lr = config_.optimizer.lr, .grad_factor = clip},
         store_->parameters(),

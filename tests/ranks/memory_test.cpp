@@ -173,7 +173,7 @@ std::vector<at::Tensor> train(const Model& model, int rank, int num_ranks) {
         global_grad_norm(model.store->shards(), model.store->parameters(), model.context);
     apply_update(
         *model.optimizer,
-        [&](const ShardCall& call) { call(model.store->shards()); },
+        [&](StateAccess /*access*/, const ShardCall& call) { call(model.store->shards()); },
         groups,
         {.step = step, .lr = 0.01, .grad_factor = clip_factor(norm, 1)},
         model.store->parameters(),

@@ -80,7 +80,7 @@ Result train(const Optimizer& optimizer,
     result.norm = global_grad_norm(shards, parameters, context);
     apply_update(
         optimizer,
-        [&](const ShardCall& call) {
+        [&](StateAccess /*access*/, const ShardCall& call) {
           for (FlatShard& shard : shards) {
             call({&shard, 1});
           }

@@ -95,12 +95,17 @@ bool NvmeEngine::take_new() {
     to_do_.wait(lock, [this] { return stopping_ || !new_.empty(); });
   }
   const std::deque<TransferPtr> taken = std::exchange(new_, {});
+  const std::optional<Error> broken = shared_->broken;
   if (idle && taken.empty()) {
     return false;
   }
   lock.unlock();
   for (const TransferPtr& transfer : taken) {
-    begin(transfer);
+    if (broken) {
+      finish(transfer, broken);  // it came before its caller could know
+    } else {
+      begin(transfer);
+    }
   }
   return true;
 }
@@ -147,6 +152,9 @@ void NvmeEngine::submit() {
 
 void NvmeEngine::end_piece(const DiskResult& result) {
   const auto found = under_way_.find(result.id);
+  if (found == under_way_.end()) {
+    return;  // given up by fail_all()
+  }
   Piece piece = std::move(found->second);
   under_way_.erase(found);
   DiskRequest& request = piece.request;

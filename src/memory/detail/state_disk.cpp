@@ -2,9 +2,6 @@
 #include "memory/detail/state_disk.hpp"
 
 #include "core/log.hpp"
-#include "memory/host_memory.hpp"
-
-#include <algorithm>
 
 namespace colossal::detail {
 namespace {
@@ -42,12 +39,10 @@ StateDisk::StateDisk(const NvmeOptions& options,
       chunk_of_(chunks_on_disk(plan)),
       file_(options, slot_bytes(chunk_of_, shards, states)),
       pipeline_(file_) {
-  std::int64_t longest = 0;
   for (int slot = 0; slot < file_.num_slots(); ++slot) {
     slots_.push_back(slot);
-    longest = std::max(longest, file_.slot_bytes(slot));
   }
-  buffer_ = host_empty(longest, at::kByte);
+  buffer_ = pipeline_.spare();
   for (const int slot : slots_) {
     FlatShard& shard = shards[static_cast<std::size_t>(chunk_of_[static_cast<std::size_t>(slot)])];
     attach(shard, buffer_);
@@ -55,7 +50,7 @@ StateDisk::StateDisk(const NvmeOptions& options,
     shard.keep_states = [this] { keep(); };
   }
   if (options.rank == 0) {
-    log::console(describe(file_, options.folder, file_.measure()));
+    log::console(describe(file_, options.folder, file_.measure(buffer_)));
   }
 }
 
@@ -85,8 +80,9 @@ void StateDisk::keep() {
 }
 
 void StateDisk::visit(std::span<FlatShard> shards,
+                      StateAccess access,
                       const std::function<void(std::span<FlatShard>)>& call) {
-  held_ = -1;  // the slots change behind the buffer
+  held_ = -1;  // the pass uses the buffer
   std::size_t begin = 0;
   for (std::size_t i = 0; i <= shards.size(); ++i) {
     const bool ends = i == shards.size() || shards[i].bring_states;
@@ -95,7 +91,7 @@ void StateDisk::visit(std::span<FlatShard> shards,
     }
     begin = ends ? i + 1 : begin;
   }
-  pipeline_.visit(slots_, SlotPipeline::Access::update, [&](int slot, const at::Tensor& bytes) {
+  pipeline_.visit(slots_, access, [&](int slot, const at::Tensor& bytes) {
     FlatShard shard = shards[static_cast<std::size_t>(chunk_of_[static_cast<std::size_t>(slot)])];
     attach(shard, bytes);
     call({&shard, 1});

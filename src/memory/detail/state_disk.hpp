@@ -33,7 +33,9 @@ class StateDisk {
             const StateNames& states);
 
   /// See ChunkStore::visit(): runs in memory first, then the slots, read ahead and written behind.
-  void visit(std::span<FlatShard> shards, const std::function<void(std::span<FlatShard>)>& call);
+  void visit(std::span<FlatShard> shards,
+             StateAccess access,
+             const std::function<void(std::span<FlatShard>)>& call);
 
  private:
   void bring(int slot);
@@ -47,7 +49,7 @@ class StateDisk {
   std::vector<int> slots_;     ///< 0, 1, ...
   NvmeFile file_;
   SlotPipeline pipeline_;
-  at::Tensor buffer_;  ///< of bring() and keep()
+  at::Tensor buffer_;  ///< of bring() and keep(), lent by the pipeline
   int held_ = -1;      ///< slot in the buffer
 };
 

@@ -35,11 +35,6 @@ struct BlockRecord {
   bool reported = false;    ///< its last gradients of this step are in
 };
 
-/// A number of chunk, block or parameter as an index.
-[[nodiscard]] inline std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 }  // namespace detail
 
 struct ChunkStore::Impl {
@@ -52,7 +47,6 @@ struct ChunkStore::Impl {
   void collect(std::span<const Block> block_list, ParamUses uses);
   void number_owners(const std::vector<int>& owner_of);
   void attach_tied(const std::vector<int>& owner_of);
-  void find_chunks_of_blocks(const std::vector<int>& owner_of);
   void check_budget() const;
 
   detail::BlockRecord& block_at(int block);
@@ -73,7 +67,6 @@ struct ChunkStore::Impl {
   [[nodiscard]] std::int64_t needed_bytes(const detail::BlockRecord& block) const;
   void observe(bool next_acquisition);
   void follow_measurement();
-  void agree_on_trace() const;
   void move_optimizers(const std::vector<int>& to_device);
 
   void publish(bool cast);

@@ -46,7 +46,8 @@ void check_equal(const std::string& mine, std::string_view what, const Comm& com
 
 /// Bytes gathered weights may take now; unset: those of the current blocks only.
 std::optional<std::int64_t> ChunkStore::Impl::cache_budget() const {
-  if (budgets.empty() || !trace.known()) {
+  // Budgets belong to the measured step: another one keeps only what its blocks need.
+  if (!trace.known() || budgets.size() != trace.recorded().size()) {
     return plan.cache_bytes;
   }
   return budgets[std::max<std::size_t>(trace.position(), 1) - 1];

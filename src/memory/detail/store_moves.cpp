@@ -12,13 +12,6 @@ using detail::GradState;
 using detail::index;
 using detail::Progress;
 
-namespace {
-
-/// Reductions of shard_grads under way: each holds a whole gradient.
-constexpr std::size_t kMaxReducing = 2;
-
-}  // namespace
-
 /// Drops gathered chunks, the one needed last first (Belady), until `bytes` more fit into the
 /// budget. Without `may_drop` only tells whether they fit.
 bool ChunkStore::Impl::make_room(std::int64_t bytes, bool may_drop) {
@@ -110,7 +103,7 @@ void ChunkStore::Impl::count_reports() {
 void ChunkStore::Impl::launch_complete() {
   for (; next_launch < std::ssize(progress) && progress[index(next_launch)].blocks_left == 0;
        ++next_launch) {
-    if (plan.shard_grads && reducing.size() >= kMaxReducing) {
+    if (std::ssize(reducing) >= max_reducing(plan, options)) {
       finish_reduce(reducing.front());
     }
     chunks[index(next_launch)]->start_reduce();

@@ -1,28 +1,15 @@
 // How does a store come to be? Parameters are listed, planned, given memory and first values.
 #include "core/error.hpp"
+#include "memory/accounting.hpp"
 #include "memory/detail/store_impl.hpp"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 namespace colossal {
 
 using detail::BlockRecord;
 using detail::index;
-
-namespace {
-
-std::vector<std::vector<int>> chunks_of(const std::vector<BlockRecord>& blocks) {
-  std::vector<std::vector<int>> chunks;
-  chunks.reserve(blocks.size());
-  for (const BlockRecord& block : blocks) {
-    chunks.push_back(block.chunks);
-  }
-  return chunks;
-}
-
-}  // namespace
 
 ChunkStore::Impl::Impl(std::span<const Block> block_list,
                        const ChunkPlanner& planner,
@@ -39,9 +26,12 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
   ParamUses uses = list_uses(parameters);
   plan = planner.plan(uses.specs, uses.blocks, context.mesh());
   pool = std::make_unique<BlockPool>(context.device(), !plan.measured && !plan.cache_bytes);
+  std::vector<std::vector<int>> used = chunks_of_blocks(plan, uses.specs, uses.blocks);
   collect(block_list, std::move(uses));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].chunks = used[i];
+  }
   const std::vector<int> owner_of = owner_indices(specs);
-  find_chunks_of_blocks(owner_of);
   number_owners(owner_of);
   shared =
       std::make_unique<detail::ChunkShared>(detail::ChunkShared{.context = context,
@@ -62,7 +52,7 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
   check_budget();
   attach_tied(owner_of);
   progress.resize(plan.chunks.size());
-  trace = detail::StepTrace(chunks_of(blocks));
+  trace = detail::StepTrace(std::move(used));
   if (plan.measured && options.training) {
     measuring.emplace();
   }
@@ -77,22 +67,6 @@ void ChunkStore::Impl::collect(std::span<const Block> block_list, ParamUses uses
   all = std::move(uses.parameters);
   specs = std::move(uses.specs);
   users.resize(all.size());
-}
-
-void ChunkStore::Impl::find_chunks_of_blocks(const std::vector<int>& owner_of) {
-  std::vector<int> chunk_of(all.size());
-  for (int chunk = 0; chunk < std::ssize(plan.chunks); ++chunk) {
-    for (const int param : plan.chunks[index(chunk)].params) {
-      chunk_of[index(param)] = chunk;
-    }
-  }
-  for (BlockRecord& block : blocks) {
-    std::set<int> used;
-    for (const int param : block.params) {
-      used.insert(chunk_of[index(owner_of[index(param)])]);
-    }
-    block.chunks.assign(used.begin(), used.end());
-  }
 }
 
 /// Lists the owners and lets the plan count in that list, as Segment::param does.

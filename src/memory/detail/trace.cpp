@@ -3,9 +3,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace colossal::detail {
+
+StepTrace::StepTrace(std::vector<std::vector<int>> uses) : uses_(std::move(uses)) {
+  int last = -1;
+  for (const std::vector<int>& chunks : uses_) {
+    last = std::accumulate(
+        chunks.begin(), chunks.end(), last, [](int a, int b) { return std::max(a, b); });
+  }
+  places_.resize(static_cast<std::size_t>(last + 1));
+}
 
 void StepTrace::begin() {
   active_ = true;
@@ -15,7 +25,18 @@ void StepTrace::begin() {
 
 void StepTrace::end() {
   active_ = false;
+  if (recorded_ == current_) {
+    return;
+  }
   recorded_ = std::exchange(current_, {});
+  for (std::vector<std::int64_t>& places : places_) {
+    places.clear();
+  }
+  for (std::size_t place = 0; place < recorded_.size(); ++place) {
+    for (const int chunk : uses_[index(recorded_[place])]) {
+      places_[index(chunk)].push_back(static_cast<std::int64_t>(place));
+    }
+  }
 }
 
 void StepTrace::acquire(int block) {
@@ -46,31 +67,34 @@ std::vector<int> StepTrace::chunks_ahead(std::int64_t count) const {
 
 int StepTrace::needed_last(std::span<const int> chunks) const {
   int last = chunks.front();
-  for (const int chunk : chunks) {
-    last = next_use(chunk) >= next_use(last) ? chunk : last;
+  std::int64_t farthest = next_use(last);
+  for (const int chunk : chunks.subspan(1)) {
+    const std::int64_t use = next_use(chunk);
+    last = use >= farthest ? chunk : last;
+    farthest = std::max(use, farthest);
   }
   return last;
 }
 
-bool StepTrace::uses(int block, int chunk) const {
-  const std::vector<int>& chunks = uses_[static_cast<std::size_t>(block)];
-  return std::ranges::find(chunks, chunk) != chunks.end();
+std::int64_t StepTrace::next_place(int chunk) const {
+  const std::vector<std::int64_t>& places = places_[index(chunk)];
+  const auto next = std::ranges::lower_bound(places, std::ssize(current_));
+  return next == places.end() ? std::ssize(recorded_) : *next;
 }
 
 std::int64_t StepTrace::next_use(int chunk) const {
-  const auto length = static_cast<std::int64_t>(recorded_.size());
-  const auto done = static_cast<std::int64_t>(current_.size());
-  for (std::int64_t ahead = 0; known() && ahead < length; ++ahead) {
-    if (uses(recorded_[static_cast<std::size_t>((done + ahead) % length)], chunk)) {
-      return ahead + 1;
-    }
+  const std::vector<std::int64_t>& places = places_[index(chunk)];
+  if (!known() || places.empty()) {
+    return std::numeric_limits<std::int64_t>::max();
   }
-  return std::numeric_limits<std::int64_t>::max();
+  const std::int64_t place = next_place(chunk);
+  const bool this_step = place < std::ssize(recorded_);
+  return (this_step ? place : place + places.front()) - std::ssize(current_) + 1;
 }
 
 bool StepTrace::used_soon(int chunk, std::int64_t count) const {
-  const std::span<const int> blocks = next(count);
-  return std::ranges::any_of(blocks, [&](int block) { return uses(block, chunk); });
+  return known() &&
+         next_place(chunk) < std::min(std::ssize(recorded_), std::ssize(current_) + count);
 }
 
 }  // namespace colossal::detail

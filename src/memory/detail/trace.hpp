@@ -1,18 +1,24 @@
 // In which order does a step use blocks? Recorded in one step, followed in the next.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace colossal::detail {
 
+/// A number of chunk, block or parameter as an index.
+[[nodiscard]] inline std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+
 /// The acquisitions of a training step. What comes next is known from the second step on, as long
 /// as every step does the same; a step that differs is recorded anew.
 class StepTrace {
  public:
   /// `uses[b]`: chunks that block b uses.
-  explicit StepTrace(std::vector<std::vector<int>> uses) : uses_(std::move(uses)) {}
+  explicit StepTrace(std::vector<std::vector<int>> uses);
 
   /// A step begins or ends; acquisitions in between belong to it.
   void begin();
@@ -41,11 +47,14 @@ class StepTrace {
 
  private:
   [[nodiscard]] std::span<const int> next(std::int64_t count) const;
-  [[nodiscard]] bool uses(int block, int chunk) const;
+  /// The first acquisition of `recorded_` from now on that uses the chunk; its length: none.
+  [[nodiscard]] std::int64_t next_place(int chunk) const;
 
   std::vector<std::vector<int>> uses_;
   std::vector<int> recorded_;  ///< the last complete step
-  std::vector<int> current_;   ///< the step under way
+  std::vector<std::vector<std::int64_t>>
+      places_;                ///< by chunk: acquisitions of it in `recorded_`, ascending
+  std::vector<int> current_;  ///< the step under way
   bool active_ = false;
   bool following_ = false;
 };

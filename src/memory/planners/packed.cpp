@@ -73,13 +73,17 @@ std::int64_t chunk_numel(const Packing& packing,
     return packing.target_numel;
   }
   constexpr std::int64_t kInterval = 1024;
+  constexpr std::int64_t kMaxSteps = 100'000'000;  // of packing: a blink, however large the model
   std::vector<std::int64_t> lengths;
   for (const Owner& owner : order) {
     lengths.push_back(length_of(params[static_cast<std::size_t>(owner.param)], mesh));
   }
+  const std::int64_t tries = std::max<std::int64_t>(1, kMaxSteps / std::ssize(lengths));
   return search_chunk_numel(
       lengths,
-      {.min_numel = packing.target_numel, .range = packing.target_numel, .interval = kInterval});
+      {.min_numel = packing.target_numel,
+       .range = packing.target_numel,
+       .interval = rounded_up(std::max(packing.target_numel / tries, kInterval), kInterval)});
 }
 
 /// Fills chunks one after the other.

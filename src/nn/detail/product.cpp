@@ -6,6 +6,8 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
+#include <algorithm>
+
 namespace colossal::detail {
 
 namespace {
@@ -32,6 +34,25 @@ at::Tensor product(const at::Tensor& bias, const at::Tensor& a, const at::Tensor
              ? at::addmm(bias, a, b)
              : at::addmm(kernels::widened(bias), kernels::widened(a), kernels::widened(b))
                    .to(a.scalar_type());
+}
+
+std::int64_t product_scratch_bytes(const ProductSize& size, at::ScalarType dtype) {
+  const auto [m, k, n, transposed] = size;
+  if (!multiplies_fast(dtype)) {
+    const auto wide = static_cast<std::int64_t>(at::elementSize(wide_dtype(dtype)));
+    return wide * (m * k + k * n + m * n);
+  }
+  if (dtype != at::kBFloat16) {
+    return 0;
+  }
+  // Sums in fp32 of a block of the result, and the columns of the second matrix that make it.
+  constexpr std::int64_t kRows = 256;
+  constexpr std::int64_t kColumns = 64;
+  constexpr std::int64_t kDepth = 512;
+  constexpr std::int64_t kOther = 1024;
+  const std::int64_t rows = std::min(m, kRows);
+  const std::int64_t first = transposed ? 2 * rows * k : 0;
+  return kOther + kColumns * (4 * rows + 2 * std::min(k, kDepth)) + first;
 }
 
 }  // namespace colossal::detail

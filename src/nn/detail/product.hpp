@@ -3,10 +3,24 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace colossal::detail {
 
 /// a b; sums in fp32 where a and b have 16 bits.
 [[nodiscard]] at::Tensor product(const at::Tensor& a, const at::Tensor& b);
+
+/// Sizes of a product [m,k] [k,n].
+struct ProductSize {
+  std::int64_t m = 0;
+  std::int64_t k = 0;
+  std::int64_t n = 0;
+  bool transposed = false;  ///< the first matrix is given as its transpose
+};
+
+/// Bytes that a product takes beside its result: fp32 copies, or the buffers of oneDNN's bf16
+/// kernels for one thread, as it was seen to ask for them.
+[[nodiscard]] std::int64_t product_scratch_bytes(const ProductSize& size, at::ScalarType dtype);
 
 /// bias + a b, rounded once.
 [[nodiscard]] at::Tensor product(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b);

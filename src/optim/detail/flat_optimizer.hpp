@@ -32,6 +32,13 @@ class FlatOptimizer : public Optimizer {
 
   [[nodiscard]] std::vector<std::string_view> states() const override { return rule_.states(); }
   [[nodiscard]] int sweeps() const override { return Rule::kSweeps; }
+  [[nodiscard]] StateAccess access(int sweep) const override {
+    const Access access = Rule::access(sweep);
+    if (access.writes_states) {
+      return StateAccess::update;
+    }
+    return access.reads_states ? StateAccess::read : StateAccess::none;
+  }
 
   void sweep(int index,
              std::span<FlatShard> shards,

@@ -29,7 +29,8 @@ struct MixedView {
   std::uint16_t* __restrict working;
 
   [[nodiscard]] COLOSSAL_INLINE MixedView at(std::int64_t i) const {
-    return {param + i, exp_avg + i, exp_avg_sq + i, grad + i, working + i};
+    std::uint16_t* const copy = working == nullptr ? nullptr : working + i;
+    return {param + i, exp_avg + i, exp_avg_sq + i, grad + i, copy};
   }
 
   /// Asks for the arrays of a later block: five streams are more than the hardware follows over the

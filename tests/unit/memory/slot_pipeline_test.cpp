@@ -50,20 +50,19 @@ TEST_CASE("passes update every slot once, in order", "[memory][nvme]") {
   SlotPipeline pipeline(file);
   for (int pass = 0; pass < 3; ++pass) {
     std::vector<int> seen;
-    pipeline.visit(
-        all_of(file), SlotPipeline::Access::update, [&](int slot, const at::Tensor& bytes) {
-          CHECK(bytes.numel() == file.slot_bytes(slot));
-          seen.push_back(slot);
-          add_slot(slot, bytes);
-        });
+    pipeline.visit(all_of(file), StateAccess::update, [&](int slot, const at::Tensor& bytes) {
+      CHECK(bytes.numel() == file.slot_bytes(slot));
+      seen.push_back(slot);
+      add_slot(slot, bytes);
+    });
     CHECK(seen == all_of(file));
   }
-  pipeline.visit(all_of(file), SlotPipeline::Access::read, [&](int slot, const at::Tensor& bytes) {
+  pipeline.visit(all_of(file), StateAccess::read, [&](int slot, const at::Tensor& bytes) {
     const at::Tensor values = bytes.view(at::kFloat);
     CHECK(values.eq(3 * (slot + 1)).all().item<bool>());
     values.zero_();  // not written back
   });
-  pipeline.visit(all_of(file), SlotPipeline::Access::read, [&](int slot, const at::Tensor& bytes) {
+  pipeline.visit(all_of(file), StateAccess::read, [&](int slot, const at::Tensor& bytes) {
     CHECK(bytes.view(at::kFloat)[0].item<float>() == static_cast<float>(3 * (slot + 1)));
   });
 }
@@ -72,10 +71,10 @@ TEST_CASE("some of the slots, in any order, and none at all", "[memory][nvme]") 
   const TempDir folder;
   NvmeFile file({.folder = folder.path()}, sizes(5));
   SlotPipeline pipeline(file);
-  pipeline.visit(std::vector<int>{4, 0, 2}, SlotPipeline::Access::update, add_slot);
-  pipeline.visit(std::vector<int>{}, SlotPipeline::Access::update, add_slot);
+  pipeline.visit(std::vector<int>{4, 0, 2}, StateAccess::update, add_slot);
+  pipeline.visit(std::vector<int>{}, StateAccess::update, add_slot);
   std::vector<float> first;
-  pipeline.visit(all_of(file), SlotPipeline::Access::read, [&](int, const at::Tensor& bytes) {
+  pipeline.visit(all_of(file), StateAccess::read, [&](int, const at::Tensor& bytes) {
     first.push_back(bytes.view(at::kFloat)[0].item<float>());
   });
   CHECK(first == std::vector<float>{1, 0, 3, 0, 5});
@@ -89,7 +88,7 @@ TEST_CASE("three buffers of the largest slot are all the memory a pass takes", "
   host.reset_peak();
   {
     SlotPipeline pipeline(file);
-    pipeline.visit(all_of(file), SlotPipeline::Access::update, add_slot);
+    pipeline.visit(all_of(file), StateAccess::update, add_slot);
   }
   CHECK(host.use().peak == before + 3 * 20 * 4096);
   CHECK(host.use().current == before);
@@ -107,11 +106,10 @@ TEST_CASE("the disk works while slots are used", "[memory][nvme]") {
   SlotPipeline pipeline(file);
   const auto pass = [&] {
     const auto start = std::chrono::steady_clock::now();
-    pipeline.visit(
-        all_of(file), SlotPipeline::Access::update, [](int slot, const at::Tensor& bytes) {
-          std::this_thread::sleep_for(40ms);
-          add_slot(slot, bytes);
-        });
+    pipeline.visit(all_of(file), StateAccess::update, [](int slot, const at::Tensor& bytes) {
+      std::this_thread::sleep_for(40ms);
+      add_slot(slot, bytes);
+    });
     return std::chrono::steady_clock::now() - start;
   };
   static_cast<void>(pass());      // slots that were never written need no reading
@@ -133,7 +131,7 @@ TEST_CASE("a pass that fails ends at the fault, and no later pass starts", "[mem
   // failed.
   int checkpoint = 0;
   const auto step = [&](int number) {
-    pipeline.visit(all_of(file), SlotPipeline::Access::update, add_slot);
+    pipeline.visit(all_of(file), StateAccess::update, add_slot);
     checkpoint = number;
   };
   step(1);
@@ -154,9 +152,9 @@ TEST_CASE("a real run's disk fails when a test asks for it", "[memory][nvme]") {
                 std::vector<std::int64_t>(10, 4096));
   ::unsetenv("COLOSSAL_FAULT");
   SlotPipeline pipeline(file);
-  pipeline.visit(all_of(file), SlotPipeline::Access::update, add_slot);
+  pipeline.visit(all_of(file), StateAccess::update, add_slot);
   const Error error =
-      error_of([&] { pipeline.visit(all_of(file), SlotPipeline::Access::update, add_slot); });
+      error_of([&] { pipeline.visit(all_of(file), StateAccess::update, add_slot); });
   CHECK(error.id() == "nvme-io");
   CHECK_THAT(error.what(), Catch::Matchers::Contains("slot 5 of"));
 }
@@ -168,15 +166,14 @@ TEST_CASE("an error of the user of a slot comes through, and the file stays usab
   NvmeFile file({.folder = folder.path()}, sizes(6));
   SlotPipeline pipeline(file);
   const Error error = error_of([&] {
-    pipeline.visit(
-        all_of(file), SlotPipeline::Access::update, [](int slot, const at::Tensor& bytes) {
-          check(slot < 3, ErrorKind::numerics, "nonfinite-loss", "slot {}", slot);
-          add_slot(slot, bytes);
-        });
+    pipeline.visit(all_of(file), StateAccess::update, [](int slot, const at::Tensor& bytes) {
+      check(slot < 3, ErrorKind::numerics, "nonfinite-loss", "slot {}", slot);
+      add_slot(slot, bytes);
+    });
   });
   CHECK(error.id() == "nonfinite-loss");
   std::vector<float> first;
-  pipeline.visit(all_of(file), SlotPipeline::Access::read, [&](int, const at::Tensor& bytes) {
+  pipeline.visit(all_of(file), StateAccess::read, [&](int, const at::Tensor& bytes) {
     first.push_back(bytes.view(at::kFloat)[0].item<float>());
   });
   CHECK(first == std::vector<float>{1, 2, 3, 0, 0, 0});

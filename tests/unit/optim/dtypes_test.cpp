@@ -294,14 +294,6 @@ TEST_CASE("states of bf16 follow those of fp32 on average", "[optim]") {
   CHECK(second_moment(at::kBFloat16) == Approx(exact).epsilon(0.01));
 }
 
-TEST_CASE("the type of states is that of the masters or bf16", "[optim]") {
-  OptimizerConfig config;
-  CHECK(state_dtype(config, at::kFloat) == at::kFloat);
-  CHECK(state_dtype(config, at::kDouble) == at::kDouble);
-  config.state_dtype = StateDtype::bf16;
-  CHECK(state_dtype(config, at::kFloat) == at::kBFloat16);
-}
-
 TEST_CASE("an array of a foreign type is refused", "[optim]") {
   const Subject subject = make(OptimizerType::adamw);
   std::vector<FlatShard> shards = {shard_of(subject, {at::kFloat, at::kDouble, {}, at::kFloat}, 8)};

@@ -53,7 +53,7 @@ inline void step(const Optimizer& optimizer,
   for (const auto& parameter : parameters) {
     pointers.push_back(parameter.get());
   }
-  const ShardVisitor visit = [&](const ShardCall& call) {
+  const ShardVisitor visit = [&](StateAccess /*access*/, const ShardCall& call) {
     if (!one_by_one) {
       call(shards);
       return;

@@ -73,6 +73,18 @@ std::int64_t planned_activations(Config config, const ActivationCheckpointConfig
   return make_plan(config, 80).ranks[0].activations;
 }
 
+/// Bytes that all blocks keep for backward, if none runs again.
+std::int64_t kept_bytes(Config config, const ActivationCheckpointConfig& mode) {
+  config.train.activation_checkpoint = mode;
+  const ParallelContext context(config);
+  std::int64_t sum = 0;
+  const ModelParts parts = make_model(config, context);
+  for (const auto& block : parts.blocks) {
+    sum += block->cost({.batch = 16, .sequence = 12}).activation_bytes;
+  }
+  return sum;
+}
+
 }  // namespace
 
 TEST_CASE("blocks that run again are grouped; embedding and head are not", "[recompute]") {
@@ -147,15 +159,26 @@ TEST_CASE("micro-batches may wait for their backward", "[recompute]") {
   CHECK(alone.abs().max().item<double>() > 0);
 }
 
-TEST_CASE("what is held at a time", "[recompute]") {
-  // activations 100 each, boundaries 10 each
-  const std::vector<BlockCost> costs(5, BlockCost{.activation_bytes = 100, .boundary_bytes = 10});
-  CHECK(activation_peak(Segments(5, kKept), costs) == 500);
-  // three kept inputs before the head runs: 100 + 3 * 10 + 100
-  CHECK(activation_peak(Segments{kKept, 1, 2, 3, kKept}, costs) == 230);
-  // the longest segment is what counts: 100 + 10 + (3 * 100 - 10)
-  CHECK(activation_peak(Segments{kKept, 1, 1, 1, kKept}, costs) == 400);
-  CHECK(activation_peak(Segments{0, 0, 2, 2, kKept}, costs) == 200);
+TEST_CASE("what is held while each block runs", "[recompute]") {
+  // activations 100 each, boundaries 10 each, 7 to work with
+  const std::vector<BlockCost> costs(
+      5, BlockCost{.activation_bytes = 100, .boundary_bytes = 10, .backward_bytes = 7});
+  const auto moments = [&](const Segments& segments) {
+    std::vector<std::vector<std::int64_t>> numbers;
+    for (const BlockActivations& block : block_activations(segments, costs)) {
+      numbers.push_back({block.forward, block.backward, block.after});
+    }
+    return numbers;
+  };
+  using Moments = std::vector<std::vector<std::int64_t>>;
+  CHECK(moments(Segments(5, kKept)) ==
+        Moments{{110, 117, 0}, {210, 217, 120}, {310, 317, 220}, {410, 417, 320}, {510, 517, 420}});
+  // between the kept ones three that keep their inputs of 10
+  CHECK(moments(Segments{kKept, 1, 2, 3, kKept}) ==
+        Moments{{110, 117, 0}, {210, 217, 120}, {220, 227, 130}, {230, 237, 140}, {240, 247, 150}});
+  // a segment of three keeps one input, and runs again as a whole
+  CHECK(moments(Segments{kKept, 1, 1, 1, kKept}) ==
+        Moments{{110, 117, 0}, {210, 217, 120}, {220, 317, 220}, {220, 417, 320}, {220, 227, 130}});
 }
 
 TEST_CASE("the plan's activations shrink with every step of recomputation", "[recompute]") {
@@ -177,8 +200,15 @@ TEST_CASE("the plan's activations shrink with every step of recomputation", "[re
   CHECK(none > pairs);
   CHECK(pairs > full);
   const std::int64_t tokens = 16 * 12;
-  CHECK(none - gelu == tokens * 4 * 64 * 8);             // 4 blocks, f = 64, fp64
-  CHECK(gelu - both == tokens * (4 * 2 * 16 + 16) * 8);  // two norms, and the head's
-  CHECK(both - all == tokens * 4 * (64 + 16 + 2) * 8);   // product, context, 2 log-sums
+  const auto kept = [&](const std::vector<std::string>& again) {
+    return kept_bytes(config, {.mode = RecomputeMode::selective, .recompute = again});
+  };
+  // 4 blocks, f = 64, fp64
+  CHECK(kept_bytes(config, {}) - kept({"gelu"}) == tokens * 4 * 64 * 8);
+  // two norms, and the head's
+  CHECK(kept({"gelu"}) - kept({"gelu", "norm"}) == tokens * (4 * 2 * 16 + 16) * 8);
+  // product, context, 2 log-sums
+  CHECK(kept({"gelu", "norm"}) - kept({"gelu", "norm", "attention", "mlp"}) ==
+        tokens * 4 * (64 + 16 + 2) * 8);
   CHECK(planned({.mode = RecomputeMode::full, .blocks = 4}) == full);
 }
