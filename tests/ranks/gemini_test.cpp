@@ -132,22 +132,7 @@ void check_streams(RankContext& ctx, const Config& config) {
   ctx.comm().barrier();  // the folder is rank 0's and goes with it
 }
 
-}  // namespace
-
-RANKS_TEST_CASE("checkpoints of cut and of moved states are streamed", "[gemini]", 2) {
-  Config config = split(deep_gpt(), ctx.size(), 1);
-  config.parallel.zero.stage = 3;
-  check_streams(ctx, config);
-  config.parallel.zero = {};
-  config.parallel.gemini.emplace();
-  config.parallel.gemini->placement = Placement::cpu;
-  config.parallel.gemini->chunk_size = 64 << 10;
-  check_streams(ctx, config);
-}
-
-RANKS_TEST_CASE("auto keeps optimizers on a device that has room, and moves them after one step",
-                "[gemini]",
-                2) {
+void check_roomy(RankContext& ctx) {
   (void)device_memory();
   const Config config = split(tiny_gpt(), ctx.size(), 1);
   const ParallelContext context(config, ctx.world());
@@ -166,6 +151,29 @@ RANKS_TEST_CASE("auto keeps optimizers on a device that has room, and moves them
   // The first step drops every chunk after each block; then all stay from forward to backward.
   CHECK(gathers.front() > std::ssize(store.plan().chunks));
   CHECK(gathers.back() == std::ssize(store.plan().chunks));
+}
+
+}  // namespace
+
+RANKS_TEST_CASE("checkpoints of cut and of moved states are streamed", "[gemini]", 2) {
+  Config config = split(deep_gpt(), ctx.size(), 1);
+  config.parallel.zero.stage = 3;
+  check_streams(ctx, config);
+  config.parallel.zero = {};
+  config.parallel.gemini.emplace();
+  config.parallel.gemini->placement = Placement::cpu;
+  config.parallel.gemini->chunk_size = 64 << 10;
+  check_streams(ctx, config);
+}
+
+RANKS_TEST_CASE("auto keeps optimizers on a device that has room, and moves them after one step",
+                "[gemini]",
+                2) {
+  check_roomy(ctx);
+}
+
+RANKS_TEST_CASE("auto on 4 processes does the same", "[gemini]", 4) {
+  check_roomy(ctx);
 }
 
 RANKS_TEST_CASE("auto trains a model whose state is 8 times the device", "[gemini]", 1) {

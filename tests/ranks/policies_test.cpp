@@ -127,6 +127,21 @@ void check_policies(RankContext& ctx, const Config& config) {
   }
 }
 
+/// Optimizers whose rates are norms of whole parameters, which policies cut into parts.
+void check_layerwise(RankContext& ctx, OptimizerType type) {
+  Config config = tiny_gpt();
+  config.optimizer.type = type;
+  config.optimizer.lr = type == OptimizerType::lars ? 1.0 : 1e-2;
+  config.optimizer.momentum = 0.9;
+  const Trained reference = train(config, ParallelContext(config));
+  const Config spread = split(config, ctx.size(), 1);
+  const ParallelContext context(spread, ctx.world());
+  for (const Policy& policy : policies()) {
+    INFO(policy.name);
+    check_same(reference, train(with(spread, policy), context), 1e-9);
+  }
+}
+
 /// In a narrow precision the order of sums shows. Two ranks add two numbers, in whatever order, so
 /// every policy is bit-equal to stage 0 on as many ranks, moves of the loss scale included. With
 /// several micro-batches the stages that cut gradients sum over ranks first and over micro-batches
@@ -306,4 +321,16 @@ RANKS_TEST_CASE("in fp16 every memory policy on 2 processes is bit-equal to stag
 
 RANKS_TEST_CASE("a tied embedding cut by stage 1 trains as on one process", "[policies]", 2) {
   check_tied(ctx);
+}
+
+RANKS_TEST_CASE("lamb under every memory policy on 2 processes equals one process",
+                "[policies]",
+                2) {
+  check_layerwise(ctx, OptimizerType::lamb);
+}
+
+RANKS_TEST_CASE("lars under every memory policy on 2 processes equals one process",
+                "[policies]",
+                2) {
+  check_layerwise(ctx, OptimizerType::lars);
 }
