@@ -19,6 +19,20 @@ function(colossal_library folder)
   target_link_libraries(colossal_${folder} PUBLIC ${ARG_LIBS})
 endfunction()
 
+# colossal_cuda_sources(<folder> CUDA a.cpp b.cu ... [NONE none.cpp])
+# What a folder adds to itself: CUDA in a build with CUDA, else NONE. Only those files see CUDA's headers, and the flags
+# of all others are the same in every preset, so that the compiler cache shares their objects.
+function(colossal_cuda_sources folder)
+  cmake_parse_arguments(ARG "" "" "CUDA;NONE" ${ARGN})
+  if(NOT COLOSSAL_CUDA)
+    target_sources(colossal_${folder} PRIVATE ${ARG_NONE})
+    return()
+  endif()
+  target_sources(colossal_${folder} PRIVATE ${ARG_CUDA})
+  set_property(SOURCE ${ARG_CUDA} APPEND PROPERTY INCLUDE_DIRECTORIES ${COLOSSAL_CUDA_INCLUDES})
+  target_link_libraries(colossal_${folder} PUBLIC torch::cuda)
+endfunction()
+
 # colossal_test(<name> KIND unit|ranks|golden|e2e SOURCES ... [DEPENDS folder ...] [LIBS target ...])
 # One test program and one CTest entry, labelled with KIND. The program also gets tests/support on its include path,
 # COLOSSAL_BINARY (the path of colossal-train), COLOSSAL_SOURCE_DIR and COLOSSAL_TEST_DATA (the test's own folder).
