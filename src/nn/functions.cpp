@@ -7,7 +7,6 @@
 #include "nn/kernels/token_loss.hpp"
 
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace colossal {
@@ -48,7 +47,7 @@ struct EmbeddingFunction : Function<EmbeddingFunction> {
                             const at::Tensor& indices) {
     ctx->save_for_backward({indices});
     ctx->saved_data["rows"] = weight.size(0);
-    return at::embedding(weight, indices);
+    return kernels::embedding_forward(weight, indices);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -66,20 +65,19 @@ struct TokenLossFunction : Function<TokenLossFunction> {
                             std::int64_t vocabulary,
                             bool want_grad) {
     at::Tensor logits_mv = detail::rows_of(logits).contiguous();
-    const double loss =
-        kernels::token_loss(logits_mv, labels.reshape(-1).contiguous(), vocabulary, want_grad);
+    at::Tensor loss = kernels::token_loss_tensor(
+        logits_mv, labels.reshape(-1).contiguous(), vocabulary, want_grad);
     if (want_grad) {
       ctx->saved_data["grad"] = logits_mv.view(logits.sizes());
     }
-    return at::scalar_tensor(loss, logits.options().dtype(wide_dtype(logits.scalar_type())));
+    return loss;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     at::Tensor logits_grad = ctx->saved_data["grad"].toTensor();
     ctx->saved_data.clear();  // scaled in place: this node runs once
-    const double factor =
-        grads[0].item<double>() / kernels::loss_grad_scale(logits_grad.scalar_type());
-    return {logits_grad.mul_(factor), {}, {}, {}};
+    kernels::scale_loss_grad(logits_grad, grads[0]);
+    return {logits_grad, {}, {}, {}};
   }
 };
 
@@ -87,7 +85,9 @@ struct TokenLossFunction : Function<TokenLossFunction> {
 
 at::Tensor embedding(const at::Tensor& weight_rh, const at::Tensor& indices) {
   const bool half = wide_dtype(weight_rh.scalar_type()) != weight_rh.scalar_type();
-  return half ? EmbeddingFunction::apply(weight_rh, indices) : at::embedding(weight_rh, indices);
+  // ATen's own gradient of a table on a GPU adds in an order that is not fixed.
+  return half || weight_rh.is_cuda() ? EmbeddingFunction::apply(weight_rh, indices)
+                                     : at::embedding(weight_rh, indices);
 }
 
 at::Tensor keyed_dropout(const at::Tensor& x,

@@ -4,12 +4,12 @@
 #include "nn/detail/shapes.hpp"
 #include "nn/functions.hpp"
 #include "nn/kernels/activation.hpp"
+#include "nn/kernels/columns.hpp"
 #include "nn/kernels/element.hpp"
 #include "nn/kernels/few_rows.hpp"
 #include "nn/kernels/layer_norm.hpp"
 
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -73,11 +73,6 @@ void set_rebuild(AutogradContext* ctx, Rebuild rebuild) {
   ctx->saved_data["rebuild"] = rebuild != Rebuild::nothing;
 }
 
-/// Sum over rows: a gradient of a bias, in fp32 for 16 bits.
-at::Tensor sum_rows(const at::Tensor& g_mo) {
-  return at::sum(g_mo, 0, false, wide_dtype(g_mo.scalar_type()));
-}
-
 struct LinearFunction : Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* ctx,
                             const at::Tensor& x,
@@ -105,7 +100,7 @@ struct LinearFunction : Function<LinearFunction> {
       x_grad = product(g_mo, weight).view(with_last(grads[0], weight.size(1)));
     }
     if (saved[2].defined()) {
-      bias_grad = sum_rows(g_mo);
+      bias_grad = kernels::column_sums(g_mo);
     }
     return {x_grad, product(g_mo.t(), rows_of(take(ctx, "x", saved[0]))), bias_grad, {}};
   }

@@ -78,26 +78,30 @@ class SerialEmbedding : public Embedding {
   explicit SerialEmbedding(const EmbeddingSpec& spec) : weight_(table(spec)) {}
 
   at::Tensor forward(const at::Tensor& indices) override {
-    const Parameter& weight = weight_;
-    const std::int64_t rows = weight.spec().shape[0];
-    const at::Tensor flat = indices.reshape(-1).contiguous();
-    const std::int64_t* const index = flat.const_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < flat.numel(); ++i) {
+    if (indices.is_cpu()) {  // what is on a GPU cannot be read without waiting for it
+      check_range(indices.reshape(-1).contiguous());
+    }
+    return embedding(weight_.tensor(), indices);
+  }
+
+  std::vector<Parameter*> parameters() override { return {&weight_}; }
+
+ private:
+  void check_range(const at::Tensor& indices_m) const {
+    const std::int64_t rows = weight_.spec().shape[0];
+    const std::int64_t* const index = indices_m.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < indices_m.numel(); ++i) {
       check(index[i] >= 0 && index[i] < rows,
             ErrorKind::data,
             "token-range",
             "index {} at place {} is outside {} of {} rows; check the data or the model's sizes",
             index[i],
             i,
-            weight.spec().name,
+            weight_.spec().name,
             rows);
     }
-    return embedding(weight.tensor(), indices);
   }
 
-  std::vector<Parameter*> parameters() override { return {&weight_}; }
-
- private:
   static ParamSpec table(const EmbeddingSpec& spec) {
     ParamSpec weight = whole(spec.name + ".weight", {spec.rows, spec.hidden}, spec.init);
     weight.padded[0] = spec.padded_rows == 0 ? spec.rows : spec.padded_rows;
@@ -208,7 +212,7 @@ class SerialAttention : public AttentionCore {
     const double scale = 1.0 / std::sqrt(static_cast<double>(spec_.head_dim));
     at::Tensor scores = at::matmul(q, shared(x.k).transpose(-1, -2)).mul(scale);
     if (spec_.causal) {
-      scores = scores.masked_fill(hidden_keys(keys, starts_bs),
+      scores = scores.masked_fill(hidden_keys(keys, starts_bs, scores.device()),
                                   -std::numeric_limits<double>::infinity());
     }
     at::Tensor p = at::softmax(scores, -1);
@@ -220,12 +224,14 @@ class SerialAttention : public AttentionCore {
   }
 
   /// Keys that a query does not see: later ones, and [B,1,1,S,S] those of other documents.
-  [[nodiscard]] static at::Tensor hidden_keys(std::int64_t keys, const at::Tensor& starts_bs) {
-    const at::Tensor future = at::ones({keys, keys}, at::kBool).triu(1);
+  [[nodiscard]] static at::Tensor hidden_keys(std::int64_t keys,
+                                              const at::Tensor& starts_bs,
+                                              at::Device device) {
+    const at::Tensor future = at::ones({keys, keys}, at::device(device).dtype(at::kBool)).triu(1);
     if (!starts_bs.defined()) {
       return future;
     }
-    const at::Tensor foreign = at::arange(keys, at::kLong).lt(starts_bs.unsqueeze(-1));
+    const at::Tensor foreign = at::arange(keys, starts_bs.options()).lt(starts_bs.unsqueeze(-1));
     return future.logical_or(foreign).unsqueeze(1).unsqueeze(1);
   }
 

@@ -12,8 +12,8 @@ namespace colossal::detail {
 
 namespace {
 
-/// Whether ATen multiplies matrices of this dtype in vector code. oneDNN does for bf16 with
-/// AVX-512; for the rest of 16 bits there are loops that take up to 40 times as long as fp32.
+/// Whether ATen multiplies matrices of this dtype in vector code of the CPU. oneDNN does for bf16
+/// with AVX-512; for the rest of 16 bits there are loops that take up to 40 times as long as fp32.
 bool multiplies_fast(at::ScalarType dtype) {
   static const bool wide_registers = __builtin_cpu_supports("avx512bw") != 0 &&
                                      __builtin_cpu_supports("avx512vl") != 0 &&
@@ -24,13 +24,13 @@ bool multiplies_fast(at::ScalarType dtype) {
 }  // namespace
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-  return multiplies_fast(a.scalar_type())
+  return a.is_cuda() || multiplies_fast(a.scalar_type())
              ? at::mm(a, b)
              : at::mm(kernels::widened(a), kernels::widened(b)).to(a.scalar_type());
 }
 
 at::Tensor product(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b) {
-  return multiplies_fast(a.scalar_type())
+  return a.is_cuda() || multiplies_fast(a.scalar_type())
              ? at::addmm(bias, a, b)
              : at::addmm(kernels::widened(bias), kernels::widened(a), kernels::widened(b))
                    .to(a.scalar_type());

@@ -1,6 +1,7 @@
 // Nonlinearities with their bias, vectorised for fp32, bf16 and fp16.
 #include "nn/kernels/activation.hpp"
 
+#include "nn/kernels/cuda/activation.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/vector_math.hpp"
 
@@ -250,6 +251,9 @@ COLOSSAL_VECTOR_CLONES void swiglu_grad(const SwigluSpan<c10::Half>& a,
 at::Tensor bias_act_forward(const at::Tensor& pre_mf,
                             const at::Tensor& bias_f,
                             ActivationKind kind) {
+  if (pre_mf.is_cuda()) {
+    return cuda::bias_act_forward(pre_mf, bias_f, kind);
+  }
   at::Tensor out_mf = at::empty_like(pre_mf);
   with_floating(pre_mf, [&]<class T>(T) {
     const Rows<T> rows{nullptr,
@@ -268,6 +272,9 @@ BiasActGrad bias_act_backward(const at::Tensor& grad_mf,
                               const at::Tensor& pre_mf,
                               const at::Tensor& bias_f,
                               ActivationKind kind) {
+  if (pre_mf.is_cuda()) {
+    return cuda::bias_act_backward(grad_mf, pre_mf, bias_f, kind);
+  }
   at::Tensor out_mf = at::empty_like(pre_mf);
   // one partial sum per thread, added in thread order: the result depends on their number only
   at::Tensor sums = at::zeros({at::get_num_threads(), pre_mf.size(1)},
@@ -287,6 +294,9 @@ BiasActGrad bias_act_backward(const at::Tensor& grad_mf,
 }
 
 at::Tensor swiglu_forward(const at::Tensor& gate, const at::Tensor& up) {
+  if (gate.is_cuda()) {
+    return cuda::swiglu_forward(gate, up);
+  }
   at::Tensor out = at::empty_like(gate);
   with_floating(gate, [&]<class T>(T) {
     const T* const g = gate.const_data_ptr<T>();
@@ -300,6 +310,9 @@ at::Tensor swiglu_forward(const at::Tensor& gate, const at::Tensor& up) {
 }
 
 SwigluGrad swiglu_backward(const at::Tensor& grad, const at::Tensor& gate, const at::Tensor& up) {
+  if (gate.is_cuda()) {
+    return cuda::swiglu_backward(grad, gate, up);
+  }
   SwigluGrad result{at::empty_like(gate), at::empty_like(up)};
   with_floating(gate, [&]<class T>(T) {
     const SwigluSpan<T> span{grad.const_data_ptr<T>(),

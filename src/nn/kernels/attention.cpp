@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "nn/kernels/attention_rows.hpp"
+#include "nn/kernels/cuda/attention.hpp"
 #include "nn/kernels/element.hpp"
 #include "nn/kernels/tile.hpp"
 
@@ -175,6 +176,9 @@ AttentionResult attention_forward(const at::Tensor& qkv_bsd,
         ErrorKind::internal,
         "attention-documents",
         "documents are told apart by causal attention only");
+  if (qkv_bsd.is_cuda()) {
+    return cuda::attention_forward(qkv_bsd, shape, starts_bs);
+  }
   const at::Tensor wide_bsd = widened(qkv_bsd);
   AttentionResult result = wide_forward(wide_bsd, shape, starts_bs);
   result.context_bsh = result.context_bsh.to(qkv_bsd.scalar_type());
@@ -186,6 +190,9 @@ at::Tensor attention_backward(const at::Tensor& grad_bsh,
                               const AttentionResult& forward,
                               const AttentionShape& shape,
                               const at::Tensor& starts_bs) {
+  if (qkv_bsd.is_cuda()) {
+    return cuda::attention_backward(grad_bsh, qkv_bsd, forward, shape, starts_bs);
+  }
   return wide_backward(widened(grad_bsh),
                        widened(qkv_bsd),
                        {widened(forward.context_bsh), forward.log_sum},

@@ -2,6 +2,7 @@
 // values.
 #include "nn/kernels/cached_attention.hpp"
 
+#include "nn/kernels/cuda/cached_attention.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/vector_math.hpp"
 
@@ -163,6 +164,9 @@ void attend_all(const at::Tensor& qkv_bsd,
 at::Tensor cached_attention(const at::Tensor& qkv_bsd,
                             const AttentionShape& shape,
                             const CacheRows& cache) {
+  if (qkv_bsd.is_cuda()) {
+    return cuda::cached_attention(qkv_bsd, shape, cache);
+  }
   const std::int64_t hidden = shape.num_heads * shape.head_dim;
   at::Tensor context_bsh = at::empty({qkv_bsd.size(0), qkv_bsd.size(1), hidden}, qkv_bsd.options());
   with_wide(qkv_bsd, [&]<class T>(T) { attend_all<T>(qkv_bsd, shape, cache, context_bsh); });

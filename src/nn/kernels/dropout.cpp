@@ -2,6 +2,7 @@
 #include "nn/kernels/dropout.hpp"
 
 #include "mesh/philox.hpp"
+#include "nn/kernels/cuda/dropout.hpp"
 #include "nn/kernels/parallel.hpp"
 
 #include <ATen/ops/empty_like.h>
@@ -104,6 +105,9 @@ void drop_range(const Args<T>& a, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 at::Tensor dropout(const at::Tensor& x, const at::Tensor& residual, const DropoutKey& key) {
+  if (x.is_cuda()) {
+    return cuda::dropout(x, residual, key);
+  }
   at::Tensor out = at::empty_like(x);
   with_floating(x, [&]<class T>(T) {
     const Args<T> args{x.const_data_ptr<T>(),

@@ -1,8 +1,10 @@
 // Gradients of a table, row by row of the table.
 #include "nn/kernels/embedding.hpp"
 
+#include "nn/kernels/cuda/embedding.hpp"
 #include "nn/kernels/parallel.hpp"
 
+#include <ATen/ops/embedding.h>
 #include <ATen/ops/zeros.h>
 
 #include <numeric>
@@ -100,9 +102,17 @@ COLOSSAL_VECTOR_CLONES void add(const Args<c10::Half>& a,
 
 }  // namespace
 
+at::Tensor embedding_forward(const at::Tensor& weight_rh, const at::Tensor& indices) {
+  return weight_rh.is_cuda() ? cuda::embedding_forward(weight_rh, indices)
+                             : at::embedding(weight_rh, indices);
+}
+
 at::Tensor embedding_backward(const at::Tensor& grad_mh,
                               const at::Tensor& indices_m,
                               std::int64_t rows) {
+  if (grad_mh.is_cuda()) {
+    return cuda::embedding_backward(grad_mh, indices_m, rows);
+  }
   const std::int64_t hidden = grad_mh.size(1);
   const Places sorted = sort_by_row(indices_m, rows);
   at::Tensor out_rh = at::zeros({rows, hidden}, grad_mh.options());

@@ -3,6 +3,7 @@
 // order.
 #include "nn/kernels/few_rows.hpp"
 
+#include "nn/kernels/cuda/few_rows.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/tile.hpp"
 
@@ -131,6 +132,9 @@ COLOSSAL_FMA_CLONES void multiply_rows(const Product<double>& p, std::int64_t b,
 at::Tensor linear_few_rows(const at::Tensor& x_mi,
                            const at::Tensor& weight_oi,
                            const at::Tensor& bias_o) {
+  if (x_mi.is_cuda()) {
+    return cuda::linear_few_rows(x_mi, weight_oi, bias_o);
+  }
   const std::int64_t rows = x_mi.size(0);
   const std::int64_t out = weight_oi.size(0);
   at::Tensor y_mo = at::empty({rows, out}, x_mi.options());

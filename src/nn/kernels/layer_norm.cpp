@@ -1,6 +1,7 @@
 // LayerNorm rows, vectorised for fp32, bf16 and fp16; statistics and sums in fp32 at least.
 #include "nn/kernels/layer_norm.hpp"
 
+#include "nn/kernels/cuda/layer_norm.hpp"
 #include "nn/kernels/parallel.hpp"
 
 #include <ATen/ops/empty.h>
@@ -162,6 +163,9 @@ LayerNormResult layer_norm_forward(const at::Tensor& x_mh,
                                    const at::Tensor& weight_h,
                                    const at::Tensor& bias_h,
                                    double eps) {
+  if (x_mh.is_cuda()) {
+    return cuda::layer_norm_forward(x_mh, weight_h, bias_h, eps);
+  }
   const std::int64_t rows = x_mh.size(0);
   const at::TensorOptions wide = x_mh.options().dtype(wide_dtype(x_mh.scalar_type()));
   LayerNormResult result{at::empty_like(x_mh), at::empty({rows}, wide), at::empty({rows}, wide)};
@@ -182,6 +186,9 @@ LayerNormResult layer_norm_forward(const at::Tensor& x_mh,
 LayerNormGrad layer_norm_backward(const at::Tensor& grad_mh,
                                   const LayerNormSaved& saved,
                                   const at::Tensor& residual_mh) {
+  if (grad_mh.is_cuda()) {
+    return cuda::layer_norm_backward(grad_mh, saved, residual_mh);
+  }
   const std::int64_t rows = grad_mh.size(0);
   const std::int64_t hidden = grad_mh.size(1);
   at::Tensor x_grad = at::empty_like(grad_mh);

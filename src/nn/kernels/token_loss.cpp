@@ -2,8 +2,11 @@
 #include "nn/kernels/token_loss.hpp"
 
 #include "core/batch.hpp"
+#include "nn/kernels/cuda/token_loss.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/vector_math.hpp"
+
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <cmath>
@@ -152,6 +155,9 @@ double token_loss(at::Tensor& logits_mv,
                   const at::Tensor& labels_m,
                   std::int64_t vocabulary,
                   bool want_grad) {
+  if (logits_mv.is_cuda()) {
+    return cuda::token_loss(logits_mv, labels_m, vocabulary, want_grad).item<double>();
+  }
   check_labels(labels_m, vocabulary);
   // one partial sum per thread, added in thread order: the result depends on their number only
   std::vector<double> sums(static_cast<std::size_t>(at::get_num_threads()), 0.0);
@@ -166,6 +172,26 @@ double token_loss(at::Tensor& logits_mv,
     });
   });
   return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+at::Tensor token_loss_tensor(at::Tensor& logits_mv,
+                             const at::Tensor& labels_m,
+                             std::int64_t vocabulary,
+                             bool want_grad) {
+  if (logits_mv.is_cuda()) {
+    return cuda::token_loss(logits_mv, labels_m, vocabulary, want_grad);
+  }
+  return at::scalar_tensor(token_loss(logits_mv, labels_m, vocabulary, want_grad),
+                           logits_mv.options().dtype(wide_dtype(logits_mv.scalar_type())));
+}
+
+void scale_loss_grad(at::Tensor& logits_grad, const at::Tensor& loss_grad) {
+  const double scale = loss_grad_scale(logits_grad.scalar_type());
+  if (logits_grad.is_cuda()) {
+    cuda::scale_loss_grad(logits_grad, loss_grad, 1 / scale);
+  } else {
+    logits_grad.mul_(loss_grad.item<double>() / scale);
+  }
 }
 
 }  // namespace colossal::kernels

@@ -25,4 +25,16 @@ inline constexpr double kHalfLossGradScale = 0x1p15;
                                 std::int64_t vocabulary,
                                 bool want_grad);
 
+/// token_loss() as a scalar tensor of fp32 at least, where the logits are. On a GPU nobody waits
+/// for it, so that a label outside the vocabulary makes loss and gradient NaN in place of the
+/// error.
+[[nodiscard]] at::Tensor token_loss_tensor(at::Tensor& logits_mv,
+                                           const at::Tensor& labels_m,
+                                           std::int64_t vocabulary,
+                                           bool want_grad);
+
+/// What token_loss() left in place of the logits, times the gradient `loss_grad` of the loss
+/// (scalar, its dtype) over loss_grad_scale(): the gradient of the logits.
+void scale_loss_grad(at::Tensor& logits_grad, const at::Tensor& loss_grad);
+
 }  // namespace colossal::kernels

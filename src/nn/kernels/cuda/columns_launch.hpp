@@ -1,0 +1,37 @@
+// How are columns summed without atomics? In two stages: each row of blocks sums some rows of the
+// matrix, then the partial sums are added in their order.
+#pragma once
+
+#include "nn/kernels/cuda/element_type.hpp"
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace colossal::kernels::cuda {
+
+/// A matrix whose columns are summed; fp32 sums for 16 bits.
+struct ColumnSums {
+  const void* x_mf = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  void* partial_pf = nullptr;  ///< column_parts() rows of sums
+  void* out_f = nullptr;
+};
+
+/// Rows of partial sums for a matrix of this size: a function of the shape, so that the order of
+/// additions is one too.
+[[nodiscard]] std::int64_t column_parts(std::int64_t rows, std::int64_t width, ElementType type);
+
+/// Sums of all columns.
+cudaError_t launch_column_sums(ElementType type, const ColumnSums& sums, cudaStream_t stream);
+
+/// Second stage alone: out_f = sum of the `rows` rows of wide elements at `partial_pf`.
+cudaError_t launch_add_parts(ElementType type,
+                             const void* partial_pf,
+                             std::int64_t rows,
+                             std::int64_t width,
+                             void* out_f,
+                             cudaStream_t stream);
+
+}  // namespace colossal::kernels::cuda
