@@ -56,6 +56,12 @@ class AdamRule {
     detail::adam(tile.param, tile.states[0], tile.states[1], tile.grad, tile.count, factors);
   }
 
+  static void run_on_gpu(int /*sweep*/,
+                         const detail::cuda::Sweep& shard,
+                         std::span<const Factors> factors) {
+    detail::cuda::adam(shard, factors);
+  }
+
   static void run_mixed(const detail::MixedArrays& arrays,
                         std::int64_t count,
                         const Factors& factors) {

@@ -63,6 +63,13 @@ class LambRule {
     }
   }
 
+  static void run_on_gpu(int sweep,
+                         const detail::cuda::Sweep& shard,
+                         std::span<const Factors> factors) {
+    sweep == 0 ? detail::cuda::lamb_moments(shard, factors)
+               : detail::cuda::lamb_apply(shard, factors);
+  }
+
   template <class T>
   static detail::Squares measure(const detail::Tile<T>& tile, const Factors& factors) {
     return detail::lamb_squares(tile.param, tile.states[0], tile.states[1], tile.count, factors);

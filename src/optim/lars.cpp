@@ -53,6 +53,12 @@ class LarsRule {
     }
   }
 
+  static void run_on_gpu(int sweep,
+                         const detail::cuda::Sweep& shard,
+                         std::span<const Factors> factors) {
+    sweep == 0 ? detail::cuda::squares(shard) : detail::cuda::sgd(shard, factors);
+  }
+
   /// Squares of the gradient before it is multiplied by grad_factor.
   template <class T>
   static detail::Squares measure(const detail::Tile<T>& tile, const Factors& /*factors*/) {

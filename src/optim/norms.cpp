@@ -2,10 +2,14 @@
 // of threads.
 #include "optim/norms.hpp"
 
+#include "mesh/dtype.hpp"
 #include "optim/detail/copies.hpp"
+#include "optim/detail/cuda/sweeps.hpp"
 #include "optim/detail/flat_kernels.hpp"
 #include "optim/detail/tiles.hpp"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -31,10 +35,59 @@ double squares(const at::Tensor& grad, const detail::Piece& piece) {
   return sum;
 }
 
+/// Pieces of the shards whose gradients a CPU can read.
+std::vector<detail::Piece> pieces_of_host(std::span<const FlatShard> shards) {
+  std::vector<detail::Piece> pieces = detail::cut(shards);
+  std::erase_if(pieces, [&](const detail::Piece& piece) {
+    return shards[static_cast<std::size_t>(piece.shard)].grad.is_cuda();
+  });
+  return pieces;
+}
+
+/// Squares of the gradients of a shard in the memory of a GPU: [segments, 2], of which column 1
+/// counts.
+at::Tensor squares_on_gpu(const FlatShard& shard) {
+  const at::ScalarType wide = wide_dtype(shard.grad.scalar_type());
+  const detail::ShardArrays arrays{
+      .master = {}, .grad = detail::array_of(shard.grad, wide), .working = {}, .states = {}};
+  std::vector<detail::cuda::Slice> slices;
+  for (const Segment& segment : shard.segments) {
+    slices.push_back({.at = segment.offset, .count = segment.end - segment.begin});
+  }
+  at::Tensor out = at::empty({std::ssize(slices), 2}, shard.grad.options().dtype(at::kDouble));
+  detail::cuda::squares({arrays, wide, slices, out});
+  return out;
+}
+
+/// The same sum over shards of a GPU, for which is waited once.
+double squares_on_gpu(std::span<const FlatShard> shards, const detail::Copies& copies) {
+  std::vector<at::Tensor> measured;
+  std::vector<double> divisors;
+  for (const FlatShard& shard : shards) {
+    if (!shard.grad.is_cuda()) {
+      continue;
+    }
+    measured.push_back(squares_on_gpu(shard));
+    for (const Segment& segment : shard.segments) {
+      divisors.push_back(copies.of(segment.param, shard.shard_axes));
+    }
+  }
+  if (measured.empty()) {
+    return 0;
+  }
+  const at::Tensor here = at::cat(measured).cpu();
+  const auto* const values = here.const_data_ptr<double>();
+  double sum = 0;
+  for (std::size_t i = 0; i < divisors.size(); ++i) {
+    sum += values[2 * i + 1] / divisors[i];
+  }
+  return sum;
+}
+
 /// Sum over all pieces, each divided by the number of its copies, in their order whatever the
 /// number of threads.
 double squares(std::span<const FlatShard> shards, const detail::Copies& copies) {
-  const std::vector<detail::Piece> pieces = detail::cut(shards);
+  const std::vector<detail::Piece> pieces = pieces_of_host(shards);
   const auto shard_of = [&](const detail::Piece& piece) -> const FlatShard& {
     return shards[static_cast<std::size_t>(piece.shard)];
   };
@@ -58,7 +111,8 @@ double global_grad_norm(std::span<const FlatShard> shards,
     shard_axes |= shard.shard_axes;
   }
   const detail::Copies copies(parameters, shard_axes, context.mesh());
-  at::Tensor sum = at::full({1}, squares(shards, copies), at::kDouble);
+  at::Tensor sum =
+      at::full({1}, squares(shards, copies) + squares_on_gpu(shards, copies), at::kDouble);
   context.comm(copies.group() | axes({Axis::pp})).all_reduce(sum).wait();
   return std::sqrt(sum.item<double>());
 }

@@ -35,6 +35,12 @@ class SgdRule {
     detail::sgd(tile.param, tile.states[0], tile.grad, tile.count, factors);
   }
 
+  static void run_on_gpu(int /*sweep*/,
+                         const detail::cuda::Sweep& shard,
+                         std::span<const Factors> factors) {
+    detail::cuda::sgd(shard, factors);
+  }
+
  private:
   OptimizerConfig config_;
 };

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "core/hash.hpp"
+#include "optim/detail/cuda/sweeps.hpp"
 #include "optim/detail/flat_kernels.hpp"
 #include "optim/detail/tiles.hpp"
 #include "optim/optimizer.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <type_traits>
 #include <utility>
@@ -23,6 +25,7 @@ namespace colossal::detail {
 ///                                two sweeps, else zero;
 ///   run<T>(sweep, tile, factors)   changes the tile's states and values, T = float or double;
 ///   measure<T>(tile, factors)      Squares of the tile after the first of two sweeps;
+///   run_on_gpu(sweep, shard, factors)  all of the above for a shard in the memory of a GPU;
 ///   run_mixed(arrays, count, factors)  if it has a kernel of its own for float masters and states
 ///                                with 16-bit gradients or working copies.
 template <class Rule>
@@ -45,10 +48,22 @@ class FlatOptimizer : public Optimizer {
              std::span<const ParamGroup> groups,
              const StepInfo& info,
              at::Tensor& sums) const override {
-    if (!shards.empty() && shards.front().master.scalar_type() == at::kDouble) {
-      run<double>(index, shards, groups, info, sums);
-    } else {
-      run<float>(index, shards, groups, info, sums);
+    // Shards of the host and of a GPU in turn, as an offloading store has them.
+    for (std::size_t begin = 0; begin < shards.size();) {
+      const bool on_gpu = shards[begin].master.is_cuda();
+      std::size_t end = begin + 1;
+      while (end < shards.size() && shards[end].master.is_cuda() == on_gpu) {
+        ++end;
+      }
+      const std::span<FlatShard> part = shards.subspan(begin, end - begin);
+      if (on_gpu) {
+        run_on_gpu(index, part, groups, info, sums);
+      } else if (part.front().master.scalar_type() == at::kDouble) {
+        run<double>(index, part, groups, info, sums);
+      } else {
+        run<float>(index, part, groups, info, sums);
+      }
+      begin = end;
     }
   }
 
@@ -117,20 +132,75 @@ class FlatOptimizer : public Optimizer {
     const std::vector<ShardArrays> arrays = arrays_of(shards, names);
     const AllFactors factors = factors_of(index, groups, info, sums);
     const std::vector<Piece> pieces = cut(shards);
-    const auto step = static_cast<std::uint64_t>(info.step);
     std::vector<Squares> squares(pieces.size());
     for_each_piece(pieces, [&](std::size_t i) {
       const Piece& piece = pieces[i];
       const auto param = static_cast<std::size_t>(piece.param);
       const ShardArrays& own = arrays[static_cast<std::size_t>(piece.shard)];
       const Carrier carrier{
-          .arrays = own,
-          .access = Rule::access(index),
-          .key = static_cast<std::uint32_t>(splitmix64(groups[param].key ^ splitmix64(step)))};
+          .arrays = own, .access = Rule::access(index), .key = random_key(groups[param], info)};
       squares[i] = carry<T>(index, piece, carrier, factors[param]);
     });
     if (Rule::kSweeps > 1 && index == 0) {
       add_squares(pieces, squares, sums);
+    }
+  }
+
+  /// Of the random words of a parameter in this step.
+  static std::uint32_t random_key(const ParamGroup& group, const StepInfo& info) {
+    return static_cast<std::uint32_t>(
+        splitmix64(group.key ^ splitmix64(static_cast<std::uint64_t>(info.step))));
+  }
+
+  /// Waits for the device in the first of two sweeps only.
+  void run_on_gpu(int index,
+                  std::span<FlatShard> shards,
+                  std::span<const ParamGroup> groups,
+                  const StepInfo& info,
+                  at::Tensor& sums) const {
+    const std::vector<std::string_view> names = rule_.states();
+    const std::vector<ShardArrays> arrays = arrays_of(shards, names);
+    const AllFactors factors = factors_of(index, groups, info, sums);
+    const bool measures = Rule::kSweeps > 1 && index == 0;
+    std::vector<int> params;  // of all slices
+    std::vector<at::Tensor> squares;
+    for (std::size_t s = 0; s < shards.size(); ++s) {
+      const FlatShard& shard = shards[s];
+      std::vector<cuda::Slice> slices;
+      AllFactors own;
+      for (const Segment& segment : shard.segments) {
+        const auto param = static_cast<std::size_t>(segment.param);
+        slices.push_back({.at = segment.offset,
+                          .count = segment.end - segment.begin,
+                          .element = static_cast<std::uint32_t>(segment.begin),
+                          .key = random_key(groups[param], info)});
+        own.push_back(factors[param]);
+        params.push_back(segment.param);
+      }
+      cuda::Sweep sweep{arrays[s], shard.master.scalar_type(), slices, {}};
+      if (measures) {
+        sweep.squares =
+            at::empty({std::ssize(slices), 2}, shard.master.options().dtype(at::kDouble));
+        squares.push_back(sweep.squares);
+      }
+      Rule::run_on_gpu(index, sweep, own);
+    }
+    add_squares(params, squares, sums);
+  }
+
+  /// What was measured on the device, in the order of slices.
+  static void add_squares(std::span<const int> params,
+                          std::span<const at::Tensor> squares,
+                          at::Tensor& sums) {
+    std::size_t slice = 0;
+    for (const at::Tensor& of_shard : squares) {
+      const at::Tensor here = of_shard.cpu();
+      const auto* const values = here.const_data_ptr<double>();
+      for (std::int64_t i = 0; i < here.size(0); ++i, ++slice) {
+        auto* const sum = sums.data_ptr<double>() + params[slice];
+        sum[0] += values[2 * i];
+        sum[sums.size(1)] += values[2 * i + 1];
+      }
     }
   }
 
