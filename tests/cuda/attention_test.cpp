@@ -1,6 +1,7 @@
 // Is attention of a GPU that of the CPU, by whichever kernel it goes?
 #include "nn/kernels/attention.hpp"
 
+#include "core/error.hpp"
 #include "cuda/kernel_helpers.hpp"
 #include "nn/kernels/cached_attention.hpp"
 
@@ -9,6 +10,7 @@
 #include <ATen/ops/floor_divide.h>
 #include <ATen/ops/zeros.h>
 
+#include <string>
 #include <vector>
 
 namespace colossal::test {
@@ -158,6 +160,29 @@ TEST_CASE("GPU: cached attention", "[cuda][attention]") {
       REQUIRE(at::equal(values, values_there.cpu()));
     }
   }
+}
+
+TEST_CASE("GPU: what a device cannot start is told by name", "[cuda][attention]") {
+  NEEDS_GPUS(1)
+  const at::TensorOptions options{kGpu};
+  const auto id_of = [&](std::int64_t heads, at::ScalarType dtype) -> std::string {
+    const AttentionShape shape{heads, heads, 1, true};
+    const std::vector<std::int64_t> slots = {0};
+    const std::vector<std::int64_t> lengths = {0};
+    const at::Tensor keys = at::zeros({1, heads, 1, 1}, options.dtype(dtype));
+    try {
+      (void)kernels::cached_attention(at::zeros({1, 1, 3 * heads}, options.dtype(dtype)),
+                                      shape,
+                                      {keys, keys.clone(), slots, lengths});
+    } catch (const Error& error) {
+      return std::string(error.id());
+    }
+    return "";
+  };
+  CHECK(id_of(8, at::kFloat).empty());
+  CHECK(id_of(70'000, at::kFloat) == "cuda-launch");  // more heads than a grid has rows
+  CHECK(id_of(8, at::kBFloat16) == "kernel-dtype");
+  CHECK(id_of(8, at::kFloat).empty());  // the device goes on
 }
 
 TEST_CASE("GPU: a cached row does not depend on its neighbours", "[cuda][attention]") {

@@ -66,38 +66,49 @@ struct Rows {
   std::int64_t width;
 };
 
+/// act(pre + bias).
+template <class Act, class S, int N>
+__device__ inline Pack<S, N> activated(const Pack<S, N>& pre, const Pack<S, N>& bias) {
+  Pack<S, N> out;
+  for (int i = 0; i < N; ++i) {
+    out.at[i] = store<S>(Act::template value<Math<S>>(load(pre.at[i]) + load(bias.at[i])));
+  }
+  return out;
+}
+
+/// grad act'(pre + bias), added to `sums` before it is rounded.
+template <class Act, class S, int N>
+__device__ inline Pack<S, N> sloped(const Pack<S, N>& grad,
+                                    const Pack<S, N>& pre,
+                                    const Pack<S, N>& bias,
+                                    Wide<S> (&sums)[N]) {
+  Pack<S, N> out;
+  for (int i = 0; i < N; ++i) {
+    const Wide<S> d =
+        load(grad.at[i]) * Act::template slope<Math<S>>(load(pre.at[i]) + load(bias.at[i]));
+    out.at[i] = store<S>(d);
+    sums[i] += d;
+  }
+  return out;
+}
+
 template <class Act, bool kBackward, class S, int N>
 __global__ void bias_act_kernel(Rows<S> a) {
-  using T = Wide<S>;
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x) * N;
-  T sums[N] = {};
-  if (column < a.width) {
-    const Pack<S, N> bias = load_pack<N>(a.bias + column);
-    const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * kRowThreads;
-#pragma unroll 2
-    for (std::int64_t r = static_cast<std::int64_t>(blockIdx.y) * kRowThreads + threadIdx.y;
-         r < a.rows;
-         r += step) {
-      const std::int64_t at = r * a.width + column;
-      const Pack<S, N> pre = load_pack<N>(a.pre + at);
-      Pack<S, N> out;
-      if constexpr (kBackward) {
-        const Pack<S, N> grad = load_pack<N>(a.grad + at);
-        for (int i = 0; i < N; ++i) {
-          const T d =
-              load(grad.at[i]) * Act::template slope<Math<S>>(load(pre.at[i]) + load(bias.at[i]));
-          out.at[i] = store<S>(d);
-          sums[i] += d;
-        }
-      } else {
-        for (int i = 0; i < N; ++i) {
-          out.at[i] = store<S>(Act::template value<Math<S>>(load(pre.at[i]) + load(bias.at[i])));
-        }
-      }
-      store_pack<N>(a.out + at, out);
+  const bool inside = column < a.width;
+  const Pack<S, N> bias = inside ? load_pack<N>(a.bias + column) : Pack<S, N>{};
+  Wide<S> sums[N] = {};
+  for_rows(inside ? a.rows : 0, [&](std::int64_t r) {
+    const std::int64_t at = r * a.width + column;
+    const Pack<S, N> pre = load_pack<N>(a.pre + at);
+    if constexpr (kBackward) {
+      const Pack<S, N> grad = load_pack<N>(a.grad + at);
+      store_pack<N>(a.out + at, sloped<Act, S, N>(grad, pre, bias, sums));
+    } else {
+      store_pack<N>(a.out + at, activated<Act, S, N>(pre, bias));
     }
-  }
+  });
   if constexpr (kBackward) {
     store_block_sums<N>(sums, column, a.width, a.partial + blockIdx.y * a.width);
   }
@@ -151,34 +162,50 @@ struct Gates {
   std::int64_t count;
 };
 
+/// Pack of the result at `at`.
+template <class S, int N>
+__device__ inline void gate_pack(const Gates<S>& a, std::int64_t at) {
+  const Pack<S, N> gate = load_pack<N>(a.gate + at);
+  const Pack<S, N> up = load_pack<N>(a.up + at);
+  Pack<S, N> out;
+  for (int i = 0; i < N; ++i) {
+    const Wide<S> g = load(gate.at[i]);
+    out.at[i] = store<S>(g * Math<S>::sigmoid(g) * load(up.at[i]));
+  }
+  store_pack<N>(a.out + at, out);
+}
+
+/// Packs of both gradients at `at`.
+template <class S, int N>
+__device__ inline void gate_slopes(const Gates<S>& a, std::int64_t at) {
+  using T = Wide<S>;
+  const Pack<S, N> grad = load_pack<N>(a.grad + at);
+  const Pack<S, N> gate = load_pack<N>(a.gate + at);
+  const Pack<S, N> up = load_pack<N>(a.up + at);
+  Pack<S, N> gate_grad;
+  Pack<S, N> up_grad;
+  for (int i = 0; i < N; ++i) {
+    const T d = load(grad.at[i]);
+    const T g = load(gate.at[i]);
+    const T s = Math<S>::sigmoid(g);
+    gate_grad.at[i] = store<S>(d * load(up.at[i]) * s * (T(1) + g * (T(1) - s)));
+    up_grad.at[i] = store<S>(d * g * s);
+  }
+  store_pack<N>(a.out + at, gate_grad);
+  store_pack<N>(a.up_grad + at, up_grad);
+}
+
 template <bool kBackward, class S, int N>
 __global__ void swiglu_kernel(Gates<S> a) {
-  using T = Wide<S>;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x * N;
   for (std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
        at < a.count;
        at += step) {
-    const Pack<S, N> gate = load_pack<N>(a.gate + at);
-    const Pack<S, N> up = load_pack<N>(a.up + at);
-    Pack<S, N> out;
     if constexpr (kBackward) {
-      const Pack<S, N> grad = load_pack<N>(a.grad + at);
-      Pack<S, N> up_grad;
-      for (int i = 0; i < N; ++i) {
-        const T d = load(grad.at[i]);
-        const T g = load(gate.at[i]);
-        const T s = Math<S>::sigmoid(g);
-        out.at[i] = store<S>(d * load(up.at[i]) * s * (T(1) + g * (T(1) - s)));
-        up_grad.at[i] = store<S>(d * g * s);
-      }
-      store_pack<N>(a.up_grad + at, up_grad);
+      gate_slopes<S, N>(a, at);
     } else {
-      for (int i = 0; i < N; ++i) {
-        const T g = load(gate.at[i]);
-        out.at[i] = store<S>(g * Math<S>::sigmoid(g) * load(up.at[i]));
-      }
+      gate_pack<S, N>(a, at);
     }
-    store_pack<N>(a.out + at, out);
   }
 }
 

@@ -31,7 +31,7 @@ at::Tensor cached_attention(const at::Tensor& qkv_bsd,
                          .capacity = cache.keys.size(3)};
     std::copy_n(cache.slots.begin() + first, count, args.slots);
     std::copy_n(cache.lengths.begin() + first, count, args.lengths);
-    check_launch(launch_cached_attention(element_type(qkv_bsd), args, stream_of(qkv_bsd)),
+    check_launch(launch_cached_attention(wide_element_type(qkv_bsd), args, stream_of(qkv_bsd)),
                  "cached_attention");
   }
   return context_bsh;

@@ -11,18 +11,12 @@ __global__ void column_kernel(const S* x, std::int64_t rows, std::int64_t width,
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x) * N;
   Wide<S> sums[N] = {};
-  if (column < width) {
-    const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * kRowThreads;
-#pragma unroll 4
-    for (std::int64_t r = static_cast<std::int64_t>(blockIdx.y) * kRowThreads + threadIdx.y;
-         r < rows;
-         r += step) {
-      const Pack<S, N> pack = load_pack<N>(x + r * width + column);
-      for (int i = 0; i < N; ++i) {
-        sums[i] += load(pack.at[i]);
-      }
+  for_rows(column < width ? rows : 0, [&](std::int64_t r) {
+    const Pack<S, N> pack = load_pack<N>(x + r * width + column);
+    for (int i = 0; i < N; ++i) {
+      sums[i] += load(pack.at[i]);
     }
-  }
+  });
   store_block_sums<N>(sums, column, width, partial + blockIdx.y * width);
 }
 

@@ -25,6 +25,17 @@ inline std::int64_t row_blocks(std::int64_t rows, std::int64_t width, int pack) 
   return blocks < 1 ? 1 : blocks;
 }
 
+/// Calls f(row) for the rows of this thread.
+template <class F>
+__device__ inline void for_rows(std::int64_t rows, const F& f) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * kRowThreads;
+#pragma unroll 4
+  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.y) * kRowThreads + threadIdx.y; r < rows;
+       r += step) {
+    f(r);
+  }
+}
+
 /// Adds the sums of the kRowThreads rows of threads and writes those of the block: `sums` are the
 /// thread's own, of columns [column, column + N). All threads of the block call it.
 template <int N, class T>

@@ -57,6 +57,48 @@ __device__ inline Wide<S> kept(const Args<S>& a, std::uint32_t word, S x) {
   return word >= a.threshold ? load(x) * a.scale : Wide<S>(0);
 }
 
+/// The words of the elements of a group, the first of which is element `index` of the activation.
+template <class S>
+__device__ inline void draw(const Args<S>& a, std::uint64_t index, std::uint32_t* words) {
+  for (int b = 0; b < kGroup<S> / 4; ++b) {
+    const Words block = philox(a.stream, index / 4 + static_cast<std::uint64_t>(b), a.step);
+    for (int i = 0; i < 4; ++i) {
+      words[4 * b + i] = block.at[i];
+    }
+  }
+}
+
+/// A whole group at element `at` of x.
+template <class S>
+__device__ inline void drop_pack(const Args<S>& a, std::int64_t at, const std::uint32_t* words) {
+  constexpr int N = kGroup<S>;
+  const Pack<S, N> x = load_pack<N>(a.x + at);
+  Pack<S, N> out;
+  if (a.residual == nullptr) {
+    for (int i = 0; i < N; ++i) {
+      out.at[i] = store<S>(kept(a, words[i], x.at[i]));
+    }
+  } else {  // added before the result is rounded to its dtype
+    const Pack<S, N> residual = load_pack<N>(a.residual + at);
+    for (int i = 0; i < N; ++i) {
+      out.at[i] = store<S>(kept(a, words[i], x.at[i]) + load(residual.at[i]));
+    }
+  }
+  store_pack<N>(a.out + at, out);
+}
+
+/// The elements of a group that are in x, one by one.
+template <class S>
+__device__ inline void drop_some(const Args<S>& a, std::int64_t at, const std::uint32_t* words) {
+  for (int i = 0; i < kGroup<S>; ++i) {
+    const std::int64_t e = at + i;
+    if (e >= 0 && e < a.count) {
+      const Wide<S> value = kept(a, words[i], a.x[e]);
+      a.out[e] = store<S>(a.residual == nullptr ? value : value + load(a.residual[e]));
+    }
+  }
+}
+
 /// Groups that begin at multiples of kGroup in the whole activation; `kPacks`: they do so in x too.
 template <bool kPacks, class S>
 __global__ void dropout_kernel(Args<S> a, std::uint64_t first_group, std::int64_t groups) {
@@ -67,35 +109,12 @@ __global__ void dropout_kernel(Args<S> a, std::uint64_t first_group, std::int64_
        g += step) {
     const std::uint64_t index = (first_group + static_cast<std::uint64_t>(g)) * N;
     std::uint32_t words[N];
-    for (int b = 0; b < N / 4; ++b) {
-      const Words block = philox(a.stream, index / 4 + static_cast<std::uint64_t>(b), a.step);
-      for (int i = 0; i < 4; ++i) {
-        words[4 * b + i] = block.at[i];
-      }
-    }
-    const std::int64_t at = static_cast<std::int64_t>(index - a.first);  // below 0: before x
+    draw(a, index, words);
+    const auto at = static_cast<std::int64_t>(index - a.first);  // below 0: begins before x
     if (kPacks && at >= 0 && at + N <= a.count) {
-      const Pack<S, N> x = load_pack<N>(a.x + at);
-      Pack<S, N> out;
-      if (a.residual == nullptr) {
-        for (int i = 0; i < N; ++i) {
-          out.at[i] = store<S>(kept(a, words[i], x.at[i]));
-        }
-      } else {
-        const Pack<S, N> residual = load_pack<N>(a.residual + at);
-        for (int i = 0; i < N; ++i) {
-          out.at[i] = store<S>(kept(a, words[i], x.at[i]) + load(residual.at[i]));
-        }
-      }
-      store_pack<N>(a.out + at, out);
-      continue;
-    }
-    for (int i = 0; i < N; ++i) {
-      const std::int64_t e = at + i;
-      if (e >= 0 && e < a.count) {
-        const Wide<S> value = kept(a, words[i], a.x[e]);
-        a.out[e] = store<S>(a.residual == nullptr ? value : value + load(a.residual[e]));
-      }
+      drop_pack(a, at, words);
+    } else {
+      drop_some(a, at, words);
     }
   }
 }

@@ -95,31 +95,34 @@ __device__ inline void write_sums(const Args<S>& a,
   store_pack<N>(a.out + row * a.hidden + column, out);
 }
 
-/// A row with many gradients: each warp takes every kWarps-th, then the sums are added in order.
+/// Columns [column, column + N) of a row with many gradients: each warp takes every kWarps-th, then
+/// their sums are added in order. All threads of the block call it.
+template <int N, class S>
+__device__ inline void frequent_columns(const Args<S>& a, std::int64_t row, std::int64_t column) {
+  __shared__ Wide<S> shared[kWarps][N][kWarp];
+  Wide<S> sums[N] = {};
+  if (column < a.hidden) {
+    add_gradients<N>(a, a.first[row] + threadIdx.y, a.first[row + 1], kWarps, column, sums);
+  }
+  for (int i = 0; i < N; ++i) {
+    shared[threadIdx.y][i][threadIdx.x] = sums[i];
+  }
+  __syncthreads();
+  for (int w = 1; threadIdx.y == 0 && w < kWarps; ++w) {
+    for (int i = 0; i < N; ++i) {
+      sums[i] += shared[w][i][threadIdx.x];
+    }
+  }
+  if (threadIdx.y == 0 && column < a.hidden) {
+    write_sums<N>(a, row, column, sums);
+  }
+  __syncthreads();
+}
+
 template <int N, class S>
 __device__ inline void frequent_row(const Args<S>& a, std::int64_t row) {
-  using T = Wide<S>;
-  __shared__ T shared[kWarps][N][kWarp];
   for (std::int64_t base = 0; base < a.hidden; base += kWarp * N) {
-    const std::int64_t column = base + threadIdx.x * N;
-    T sums[N] = {};
-    if (column < a.hidden) {
-      add_gradients<N>(a, a.first[row] + threadIdx.y, a.first[row + 1], kWarps, column, sums);
-    }
-    for (int i = 0; i < N; ++i) {
-      shared[threadIdx.y][i][threadIdx.x] = sums[i];
-    }
-    __syncthreads();
-    if (threadIdx.y == 0 && column < a.hidden) {
-      for (int i = 0; i < N; ++i) {
-        sums[i] = 0;
-        for (int w = 0; w < kWarps; ++w) {
-          sums[i] += shared[w][i][threadIdx.x];
-        }
-      }
-      write_sums<N>(a, row, column, sums);
-    }
-    __syncthreads();
+    frequent_columns<N>(a, row, base + threadIdx.x * N);
   }
 }
 

@@ -12,7 +12,7 @@ at::Tensor linear_few_rows(const at::Tensor& x_mi,
                            const at::Tensor& weight_oi,
                            const at::Tensor& bias_o) {
   at::Tensor y_mo = at::empty({x_mi.size(0), weight_oi.size(0)}, x_mi.options());
-  check_launch(launch_few_rows(element_type(x_mi),
+  check_launch(launch_few_rows(wide_element_type(x_mi),
                                {.x = x_mi.const_data_ptr(),
                                 .weight = weight_oi.const_data_ptr(),
                                 .bias = data_of(bias_o),

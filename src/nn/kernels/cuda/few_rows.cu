@@ -36,6 +36,15 @@ __device__ inline Pack<T, N> load_part(const T* row, std::int64_t i, std::int64_
   }
 }
 
+/// sum + a . b, element by element.
+template <int N, class T>
+__device__ inline T add_products(const Pack<T, N>& a, const Pack<T, N>& b, T sum) {
+  for (int e = 0; e < N; ++e) {
+    sum = fma(a.at[e], b.at[e], sum);
+  }
+  return sum;
+}
+
 /// Rows first ... first + Rows - 1 of output o.
 template <bool kPacks, int Rows, class T>
 __device__ inline void output(const Product<T>& p, std::int64_t first, std::int64_t o) {
@@ -48,10 +57,7 @@ __device__ inline void output(const Product<T>& p, std::int64_t first, std::int6
     const Pack<T, N> w = load_part<kPacks, N>(weight, i, p.in);
 #pragma unroll
     for (int r = 0; r < Rows; ++r) {
-      const Pack<T, N> row = load_part<kPacks, N>(x + r * p.in, i, p.in);
-      for (int e = 0; e < N; ++e) {
-        sums[r] = fma(row.at[e], w.at[e], sums[r]);
-      }
+      sums[r] = add_products<N>(load_part<kPacks, N>(x + r * p.in, i, p.in), w, sums[r]);
     }
   }
 #pragma unroll

@@ -29,6 +29,16 @@ namespace colossal::kernels::cuda {
   }
 }
 
+/// The same for kernels that know no 16 bits: their callers widen.
+[[nodiscard]] inline ElementType wide_element_type(const at::Tensor& x) {
+  check(x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble,
+        ErrorKind::internal,
+        "kernel-dtype",
+        "no kernel for tensors of {}",
+        c10::toString(x.scalar_type()));
+  return element_type(x);
+}
+
 /// The stream that work on x goes to.
 [[nodiscard]] inline cudaStream_t stream_of(const at::Tensor& x) {
   return c10::cuda::getCurrentCUDAStream(x.get_device()).stream();

@@ -199,6 +199,43 @@ __device__ inline void write_gradient(const Backward<S>& a,
   store_pack<N>(a.x_grad + at, out);
 }
 
+/// What a pack adds to the gradients of weight and bias.
+template <int N, class S>
+__device__ inline void add_sums(const Pack<S, N>& grad,
+                                const Pack<S, N>& x,
+                                Wide<S> mean,
+                                Wide<S> rstd,
+                                Wide<S> (&sums)[2][N]) {
+  for (int i = 0; i < N; ++i) {
+    sums[0][i] += load(grad.at[i]) * (load(x.at[i]) - mean) * rstd;
+    sums[1][i] += load(grad.at[i]);
+  }
+}
+
+/// Writes such sums of columns [column, column + N).
+template <int N, class T>
+__device__ inline void write_sums(T* partial,
+                                  std::int64_t hidden,
+                                  std::int64_t column,
+                                  const T (&sums)[2][N]) {
+  for (int i = 0; i < N; ++i) {
+    partial[column + i] = sums[0][i];
+    partial[hidden + column + i] = sums[1][i];
+  }
+}
+
+/// The sums that this block has written.
+template <int N, class T>
+__device__ inline void read_sums(const T* partial,
+                                 std::int64_t hidden,
+                                 std::int64_t column,
+                                 T (&sums)[2][N]) {
+  for (int i = 0; i < N; ++i) {
+    sums[0][i] = partial[column + i];
+    sums[1][i] = partial[hidden + column + i];
+  }
+}
+
 /// Blocks go down the rows; a thread keeps the sums of its columns and writes them at the end.
 template <class S, int N, int kHeld>
 __global__ void __launch_bounds__(kMostTeam) held_backward(Backward<S> a) {
@@ -220,10 +257,7 @@ __global__ void __launch_bounds__(kMostTeam) held_backward(Backward<S> a) {
       grad[k] = load_pack<N>(a.grad + at + column);
       x[k] = load_pack<N>(a.x + at + column);
       directions<N>(grad[k], x[k], weight[k], mean, rstd, along);
-      for (int i = 0; i < N; ++i) {
-        sums[k][0][i] += load(grad[k].at[i]) * (load(x[k].at[i]) - mean) * rstd;
-        sums[k][1][i] += load(grad[k].at[i]);
-      }
+      add_sums<N>(grad[k], x[k], mean, rstd, sums[k]);
     });
     team_sum(along[0], along[1], turn++);
     const T of_row[4] = {mean, rstd, along[0] * scale, along[1] * scale};
@@ -233,10 +267,7 @@ __global__ void __launch_bounds__(kMostTeam) held_backward(Backward<S> a) {
   }
   T* const partial = a.partial + static_cast<std::int64_t>(blockIdx.x) * 2 * a.hidden;
   for_held<N, kHeld>(a.hidden, [&](int k, std::int64_t column) {
-    for (int i = 0; i < N; ++i) {
-      partial[column + i] = sums[k][0][i];
-      partial[a.hidden + column + i] = sums[k][1][i];
-    }
+    write_sums<N>(partial, a.hidden, column, sums[k]);
   });
 }
 
@@ -246,23 +277,24 @@ __global__ void __launch_bounds__(kMostTeam) long_backward(Backward<S> a) {
   using T = Wide<S>;
   const T scale = T(1) / static_cast<T>(a.hidden);
   T* const partial = a.partial + static_cast<std::int64_t>(blockIdx.x) * 2 * a.hidden;
+  for_packs<N>(a.hidden, [&](int, std::int64_t column) {
+    const T none[2][N] = {};
+    write_sums<N>(partial, a.hidden, column, none);
+  });
   int turn = 0;
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
     const std::int64_t at = row * a.hidden;
     const T mean = a.mean[row];
     const T rstd = a.rstd[row];
-    const bool first = row == blockIdx.x;
     T along[2] = {};
     for_packs<N>(a.hidden, [&](int, std::int64_t column) {
       const Pack<S, N> grad = load_pack<N>(a.grad + at + column);
       const Pack<S, N> x = load_pack<N>(a.x + at + column);
       directions<N>(grad, x, load_pack<N>(a.weight + column), mean, rstd, along);
-      for (int i = 0; i < N; ++i) {
-        const T g = load(grad.at[i]);
-        T* const sum = partial + column + i;
-        sum[0] = (first ? T(0) : sum[0]) + g * (load(x.at[i]) - mean) * rstd;
-        sum[a.hidden] = (first ? T(0) : sum[a.hidden]) + g;
-      }
+      T sums[2][N];
+      read_sums<N>(partial, a.hidden, column, sums);
+      add_sums<N>(grad, x, mean, rstd, sums);
+      write_sums<N>(partial, a.hidden, column, sums);
     });
     team_sum(along[0], along[1], turn++);
     const T of_row[4] = {mean, rstd, along[0] * scale, along[1] * scale};

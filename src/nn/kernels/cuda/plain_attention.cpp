@@ -75,13 +75,14 @@ QkvViews part_of(const at::Tensor& qkv_bsd, const AttentionShape& shape, const S
   return {matrices(all.q, shape), matrices(all.k, shape), matrices(all.v, shape)};
 }
 
+/// Gradients of some samples into `out`. `scores`: products of q and k, whose rows are `rows`.
 void backward_part(const at::Tensor& grad_bsh,
                    const QkvViews& x,
                    const AttentionResult& forward,
-                   const ScoreRows& rows,
                    const at::Tensor& scores,
-                   const QkvViews& out,
-                   const AttentionShape& shape) {
+                   const ScoreRows& rows,
+                   const QkvViews& out) {
+  const AttentionShape shape{out.q.size(1), out.k.size(1), out.q.size(3)};
   const std::int64_t samples = grad_bsh.size(0);
   const at::Tensor grad = matrices(heads_of(grad_bsh, shape), shape);
   const at::Tensor inner = heads_of(grad_bsh.mul(forward.context_bsh), shape).sum(-1).contiguous();
@@ -140,10 +141,9 @@ at::Tensor plain_attention_backward(const at::Tensor& grad_bsh,
     backward_part(part(grad_bsh),
                   x,
                   {part(forward.context_bsh), part(forward.log_sum)},
-                  rows_of(scores, shape, starts_bs, samples),
                   scores,
-                  split_heads(part(qkv_grad), shape),
-                  shape);
+                  rows_of(scores, shape, starts_bs, samples),
+                  split_heads(part(qkv_grad), shape));
   });
   return qkv_grad;
 }

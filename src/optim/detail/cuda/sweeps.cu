@@ -65,6 +65,16 @@ __device__ inline double block_sum(double x) {
   return total;
 }
 
+/// Writes the sums of this block over its threads.
+__device__ inline void write_sums(const double (&own)[2], double* of_blocks) {
+  for (int i = 0; i < 2; ++i) {
+    const double total = block_sum(own[i]);
+    if (threadIdx.x == 0) {
+      of_blocks[2 * static_cast<std::int64_t>(blockIdx.x) + i] = total;
+    }
+  }
+}
+
 /// One group through the rule; adds the squares of its elements.
 template <class Rule, class T>
 __device__ inline void carry(const FlatArrays& arrays,
@@ -112,12 +122,7 @@ __global__ void __launch_bounds__(kThreads)
     carry<Rule, T>(batch.arrays, {at, slice.at, end, whole}, slice, rule, squares);
   }
   if constexpr (Rule::uses().measures) {
-    for (int i = 0; i < 2; ++i) {
-      const double total = block_sum(squares[i]);
-      if (threadIdx.x == 0) {
-        batch.partial[2 * static_cast<std::int64_t>(blockIdx.x) + i] = total;
-      }
-    }
+    write_sums(squares, batch.partial);
   }
 }
 
@@ -125,18 +130,14 @@ __global__ void __launch_bounds__(kThreads)
 template <class Factors>
 __global__ void __launch_bounds__(kThreads)
     add_kernel(const __grid_constant__ Batch<Factors> batch) {
-  const std::int64_t begin = batch.first_block[blockIdx.x];
-  const std::int64_t end = batch.first_block[blockIdx.x + 1];
-  for (int i = 0; i < 2; ++i) {
-    double sum = 0;
-    for (std::int64_t b = begin + threadIdx.x; b < end; b += kThreads) {
-      sum += batch.partial[2 * b + i];
-    }
-    const double total = block_sum(sum);
-    if (threadIdx.x == 0) {
-      batch.squares[2 * static_cast<std::int64_t>(blockIdx.x) + i] = total;
-    }
+  double sums[2] = {};
+  for (std::int64_t b = batch.first_block[blockIdx.x] + threadIdx.x;
+       b < batch.first_block[blockIdx.x + 1];
+       b += kThreads) {
+    sums[0] += batch.partial[2 * b];
+    sums[1] += batch.partial[2 * b + 1];
   }
+  write_sums(sums, batch.squares);
 }
 
 template <class Rule, class T>
