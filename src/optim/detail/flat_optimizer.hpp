@@ -9,6 +9,7 @@
 #include "optim/optimizer.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <type_traits>
@@ -190,17 +191,18 @@ class FlatOptimizer : public Optimizer {
 
   /// What was measured on the device, in the order of slices.
   static void add_squares(std::span<const int> params,
-                          std::span<const at::Tensor> squares,
+                          const std::vector<at::Tensor>& squares,
                           at::Tensor& sums) {
-    std::size_t slice = 0;
-    for (const at::Tensor& of_shard : squares) {
-      const at::Tensor here = of_shard.cpu();
-      const auto* const values = here.const_data_ptr<double>();
-      for (std::int64_t i = 0; i < here.size(0); ++i, ++slice) {
-        auto* const sum = sums.data_ptr<double>() + params[slice];
-        sum[0] += values[2 * i];
-        sum[sums.size(1)] += values[2 * i + 1];
-      }
+    if (squares.empty()) {
+      return;
+    }
+    const at::Tensor here = at::cat(squares).cpu();
+    const auto* const values = here.const_data_ptr<double>();
+    auto* const weights = sums.data_ptr<double>();
+    auto* const updates = weights + sums.size(1);
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      weights[params[i]] += values[2 * i];
+      updates[params[i]] += values[2 * i + 1];
     }
   }
 
