@@ -20,8 +20,10 @@ endif()
 
 add_library(torch::cpu INTERFACE IMPORTED)
 # -idirafter, never -I or -isystem: torch bundles fmt 12 headers, which must not hide the system's fmt 9.
-target_compile_options(torch::cpu INTERFACE "SHELL:-idirafter ${TORCH_DIR}/include"
-                                            "SHELL:-idirafter ${TORCH_DIR}/include/torch/csrc/api/include")
+# For C++ alone: nvcc's files include no header of torch.
+target_compile_options(
+  torch::cpu INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TORCH_DIR}/include>"
+                       "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TORCH_DIR}/include/torch/csrc/api/include>")
 target_link_libraries(torch::cpu INTERFACE ${TORCH_DIR}/lib/libtorch_cpu.so ${TORCH_DIR}/lib/libc10.so)
 # libtorch_cpu.so of a CUDA wheel needs the CUDA runtime and CUPTI wheels beside it; its own RUNPATH finds them.
 target_link_options(torch::cpu INTERFACE -Wl,--allow-shlib-undefined)
