@@ -61,6 +61,7 @@ Pending start(const std::shared_ptr<Group>& group,
   } catch (const Error& error) {
     group->fail_broken(collective, error);
   }
+  group->watch(*work, collective);
   if (begin != 0) {
     record(*work, collective, begin);
   }

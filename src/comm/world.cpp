@@ -45,6 +45,7 @@ bool all_on_this_machine(const LaunchOptions& launch) {
 
 struct World::Impl {
   LaunchOptions launch;
+  at::Device device = at::kCPU;
   std::shared_ptr<detail::Session> session;       // empty when alone
   std::unique_ptr<detail::FailureNotice> notice;  // when alone; else the session's
   std::string phase;                              // the same
@@ -84,11 +85,13 @@ Comm World::Impl::connect_group(std::string_view name, const std::vector<int>& r
   options.local = all_on_this_machine(launch);
   options.connect_timeout = session->timeouts.init;
   options.collective_timeout = session->timeouts.collective;
-  groups.push_back(std::make_shared<detail::Group>(std::string(name),
-                                                   ranks,
-                                                   options.rank,
-                                                   detail::connect_gloo(*session->store, options),
-                                                   session));
+  options.device = device;
+  std::unique_ptr<detail::Backend> backend = detail::connect_gloo(*session->store, options);
+  if (device.is_cuda()) {
+    backend = detail::by_device(std::move(backend), detail::connect_nccl(*session->store, options));
+  }
+  groups.push_back(std::make_shared<detail::Group>(
+      std::string(name), ranks, options.rank, std::move(backend), session));
   return Comm(groups.back());
 }
 
@@ -98,11 +101,15 @@ std::unique_ptr<World> World::connect(const LaunchOptions& launch,
                                       FailureListener on_failure) {
   auto impl = std::make_unique<Impl>();
   impl->launch = launch;
+  impl->device = identity.device;
   impl->all = impl->alone("world");
   auto notice = std::make_unique<detail::FailureNotice>(std::move(on_failure));
   if (launch.world_size == 1) {
     impl->notice = std::move(notice);
     return std::unique_ptr<World>(new World(std::move(impl)));
+  }
+  if (identity.device.is_cuda()) {
+    detail::prepare_nccl();
   }
   const detail::Endpoint endpoint{
       launch.address, launch.port, detail::store_prefix(launch.attempt)};
@@ -123,7 +130,13 @@ std::unique_ptr<World> World::connect(const LaunchOptions& launch,
                                 launch.world_size,
                                 timeouts.heartbeat,
                                 timeouts.peer_lost,
-                                session->store_host()};
+                                session->store_host(),
+                                {}};
+  if (identity.device.is_cuda()) {
+    watch.inspect = [known = session.get()](detail::Store& connection) {
+      return known->device_failure(connection);  // the session outlives its watchdog
+    };
+  }
   session->watchdog = std::make_unique<detail::Watchdog>(
       detail::Store::join(endpoint, timeouts.init), watch, session->progress, *session->notice);
   impl->session = std::move(session);
@@ -155,6 +168,9 @@ int World::size() const noexcept {
 }
 const LaunchOptions& World::launch() const noexcept {
   return impl_->launch;
+}
+at::Device World::device() const noexcept {
+  return impl_->device;
 }
 const Comm& World::comm() const noexcept {
   return impl_->all;

@@ -5,6 +5,8 @@
 #include "comm/failure.hpp"
 #include "core/error.hpp"
 
+#include <c10/core/Device.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -44,6 +46,11 @@ struct Identity {
   /// The configuration as lines `key = value` without secrets: what people are shown of two that
   /// differ. May be empty.
   std::string config_keys = {};
+  /// Where this rank computes; all ranks on devices of one kind.
+  at::Device device = at::kCPU;
+  /// Of a GPU: which card it is, and its model.
+  std::string gpu_uuid = {};
+  std::string gpu_name = {};
 };
 
 /// How long a rank waits before it names a culprit (comm.init_timeout, comm.timeout), and how peers
@@ -64,9 +71,9 @@ class World {
  public:
   /// Connects, checks the group (all ranks present, equal hashes), and makes the group of all
   /// ranks. `on_failure` hears of the failure that ends this process, from here on.
-  /// Errors: comm "rendezvous" listing missing ranks; config "config-differs"; environment
-  /// "port-in-use". What the group check finds is thrown on one rank; the others leave with the
-  /// same exit code and say nothing.
+  /// Errors: comm "rendezvous" listing missing ranks, "gpu-shared", "gpu-differs"; config
+  /// "config-differs"; environment "port-in-use". What the group check finds is thrown on one rank;
+  /// the others leave with the same exit code and say nothing.
   static std::unique_ptr<World> connect(const LaunchOptions&,
                                         const Identity&,
                                         const WorldTimeouts&,
@@ -81,6 +88,8 @@ class World {
   [[nodiscard]] int size() const noexcept;
   /// How this process was started.
   [[nodiscard]] const LaunchOptions& launch() const noexcept;
+  /// Where this rank computes (Identity::device). Groups move tensors of it, and of the CPU.
+  [[nodiscard]] at::Device device() const noexcept;
   /// The group of all ranks.
   [[nodiscard]] const Comm& comm() const noexcept;
   /// Makes the group of `ranks` (global, ascending); every rank of the world must call with the

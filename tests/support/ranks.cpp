@@ -27,13 +27,19 @@ std::string escape(std::string_view name) {
   return text;
 }
 
-void run_child(void (*body)(RankContext&)) {
+void run_child(void (*body)(RankContext&), void (*use)(at::Device)) {
   guard_child();
   WorldTimeouts timeouts;
   timeouts.init = kTimeout;
   timeouts.collective = kTimeout;
   // Not closed on failure: the other ranks are inside collectives, and the parent ends them.
-  const auto world = World::connect(detect_launch(), {"test", "test"}, timeouts);
+  const LaunchOptions launch = detect_launch();
+  Identity identity{"test", "test"};
+  if (use != nullptr) {
+    identity.device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(launch.local_rank));
+    use(identity.device);
+  }
+  const auto world = World::connect(launch, identity, timeouts);
   RankContext context(*world);
   body(context);
   world->close();
@@ -70,9 +76,12 @@ void run_parent(const char* name, int num_ranks) {
 
 }  // namespace
 
-void run_ranks(const char* name, int num_ranks, void (*body)(RankContext&)) {
+void run_ranks(const char* name,
+               int num_ranks,
+               void (*body)(RankContext&),
+               void (*use)(at::Device)) {
   if (std::getenv(kTestVariable) != nullptr) {
-    run_child(body);
+    run_child(body, use);
   } else {
     run_parent(name, num_ranks);
   }

@@ -14,6 +14,12 @@
 
 namespace colossal::detail {
 
+/// What has become of an operation of a GPU.
+enum class WorkState : std::uint8_t { running, done, broken };
+
+/// Asks for it, from any thread and without waiting.
+using WorkProbe = std::function<WorkState()>;
+
 /// One operation under way. Keeps its tensors alive until the backend has finished with them, even
 /// if dropped.
 class Work {
@@ -23,11 +29,15 @@ class Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  /// Blocks until the result is usable; false if that takes longer than `timeout`.
+  /// Blocks until the result is usable; false if that takes longer than `timeout`. On a GPU the
+  /// result is usable by what this thread gives to its stream from now on, and nothing blocks: the
+  /// time-out is the watchdog's, by probe().
   /// Errors: comm "peer-lost" with the library's reason if the operation failed.
   virtual bool wait(std::chrono::milliseconds timeout) = 0;
   /// Calls `notify` once, from any thread, when the operation has ended; never if it is lost.
   virtual void on_done(std::function<void()> notify) = 0;
+  /// Of an operation whose end wait() does not see; empty for all others.
+  [[nodiscard]] virtual WorkProbe probe() const { return {}; }
 };
 
 /// One process group of at least two ranks. Arguments are checked by Comm; ranks are ranks of the
@@ -55,11 +65,26 @@ struct BackendOptions {
   int size = 1;
   /// All ranks are processes of this machine: use the loopback interface.
   bool local = false;
+  /// Whose tensors it moves.
+  at::Device device = at::kCPU;
   std::chrono::milliseconds connect_timeout{300'000};
   std::chrono::milliseconds collective_timeout{600'000};
 };
 
 /// Connects a Gloo group; every member calls it. Errors: comm "group-connect".
 [[nodiscard]] std::unique_ptr<Backend> connect_gloo(Store& store, const BackendOptions& options);
+
+/// Sets what NCCL and c10d read from the environment, where the user has not: before any thread of
+/// theirs or ours runs.
+void prepare_nccl();
+
+/// Connects an NCCL group for tensors of options.device, the current GPU; every member calls it.
+/// The destructor is the orderly end: it waits for what is under way, and for the other members.
+/// Errors: comm "group-connect".
+[[nodiscard]] std::unique_ptr<Backend> connect_nccl(Store& store, const BackendOptions& options);
+
+/// `host` for tensors of the CPU and for barriers, `device` for tensors of a GPU.
+[[nodiscard]] std::unique_ptr<Backend> by_device(std::unique_ptr<Backend> host,
+                                                 std::unique_ptr<Backend> device);
 
 }  // namespace colossal::detail

@@ -57,6 +57,15 @@ void Group::wait(Work& work, const Collective& collective) {
   }
 }
 
+void Group::watch(const Work& work, const Collective& collective) {
+  if (WorkProbe probe = work.probe()) {
+    session_->device_works.add({.collective = collective,
+                                .ranks = ranks_,
+                                .probe = std::move(probe),
+                                .entered = std::chrono::steady_clock::now()});
+  }
+}
+
 void Group::fail_broken(const Collective& collective, const Error& error) {
   session_->fail_broken(collective, ranks_, error.what());
 }

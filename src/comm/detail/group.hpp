@@ -41,6 +41,8 @@ class Group {
   [[noreturn]] void fail_broken(const Collective& collective, const Error& error);
   /// Blocks until `work` is done. Errors as Pending::wait.
   void wait(Work& work, const Collective& collective);
+  /// Lets the watchdog look after work whose end wait() does not see.
+  void watch(const Work& work, const Collective& collective);
   /// Keeps an error that cannot be thrown now; the next start() throws it.
   void keep(const Error& error);
   /// Ends the backend. Later collectives fail.

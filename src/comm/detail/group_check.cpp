@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kVerdictKey = "verdict";
 constexpr const char* kGood = "good";
 /// Raised whenever the keys or texts that ranks exchange change.
-constexpr int kProtocol = 3;
+constexpr int kProtocol = 4;
 /// So many keys of two configurations are shown; the first ones explain the others.
 constexpr std::size_t kMostKeys = 10;
 
@@ -45,15 +45,19 @@ struct Member {
   /// Build id and protocol: what must be one program.
   std::string build;
   std::string config_hash;
+  std::string gpu_uuid;  ///< empty: it computes on a CPU
+  std::string gpu_name;
 };
 
 std::string to_text(const Member& member) {
-  return fmt::format("{}\n{} {}\n{}\n{}\n",
+  return fmt::format("{}\n{} {}\n{}\n{}\n{}\n{}\n",
                      member.host,
                      member.pid,
                      member.local_rank,
                      member.build,
-                     member.config_hash);
+                     member.config_hash,
+                     member.gpu_uuid,
+                     member.gpu_name);
 }
 
 Member parse_member(const std::string& text) {
@@ -63,6 +67,8 @@ Member parse_member(const std::string& text) {
   in >> member.pid >> member.local_rank >> std::ws;
   std::getline(in, member.build);
   std::getline(in, member.config_hash);
+  std::getline(in, member.gpu_uuid);
+  std::getline(in, member.gpu_name);
   return member;
 }
 
@@ -71,7 +77,9 @@ Member describe_self(const LaunchOptions& launch, const Identity& identity) {
           ::getpid(),
           launch.local_rank,
           fmt::format("{} (protocol {})", identity.build_id, kProtocol),
-          identity.config_hash};
+          identity.config_hash,
+          identity.gpu_uuid,
+          identity.gpu_name};
 }
 
 /// Objections travel as text, with their author's token, so that exactly one process tells it.
@@ -182,6 +190,50 @@ std::string explain_difference(Store& store, const std::vector<Member>& members,
   return text + "\n  fix   give every rank the same file and --set options";
 }
 
+/// Ranks that cannot work as one group: on a CPU beside a GPU, on unequal GPUs, or two on one.
+std::optional<Objection> compare_gpus(const std::vector<Member>& members) {
+  std::map<std::pair<std::string, std::string>, std::size_t> cards;  // by host and card
+  const auto named = [](const Member& member) {
+    return member.gpu_name.empty() ? std::string("a CPU") : member.gpu_name;
+  };
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const Member& member = members[rank];
+    if (member.gpu_name != members[0].gpu_name) {
+      return Objection{
+          ErrorKind::comm,
+          "gpu-differs",
+          fmt::format(
+              "rank {} on {} computes on {}, rank 0 on {} on {}: the slowest would hold up "
+              "all\n  fix   choose equal GPUs with CUDA_VISIBLE_DEVICES, or run.device: cpu",
+              rank,
+              member.host,
+              named(member),
+              members[0].host,
+              named(members[0])),
+          static_cast<int>(rank)};
+    }
+    if (member.gpu_uuid.empty()) {
+      continue;
+    }
+    const auto [first, fresh] = cards.try_emplace({member.host, member.gpu_uuid}, rank);
+    if (!fresh) {
+      return Objection{
+          ErrorKind::comm,
+          "gpu-shared",
+          fmt::format("ranks {} and {} on {} use the same GPU ({}, {})\n  fix   start one process "
+                      "a GPU and number those of a machine with LOCAL_RANK from 0, or set "
+                      "run.device: cpu",
+                      first->second,
+                      rank,
+                      member.host,
+                      member.gpu_name,
+                      member.gpu_uuid),
+          static_cast<int>(rank)};
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Objection> compare(Store& store, const std::vector<Member>& members) {
   std::set<std::pair<std::string, int>> places;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
@@ -217,7 +269,7 @@ std::optional<Objection> compare(Store& store, const std::vector<Member>& member
           static_cast<int>(rank)};
     }
   }
-  return std::nullopt;
+  return compare_gpus(members);
 }
 
 /// Rank 0: waits for all members, unless somebody objects before.

@@ -24,8 +24,8 @@ struct Objection {
 
 /// Publishes this rank and waits for rank 0's verdict about all of them (config-and-cli 7.2).
 /// Nothing if all is well, else the same objection on every rank: comm "rendezvous" listing missing
-/// ranks, "duplicate-rank", "local-rank" or "build-differs"; config "config-differs" with the keys.
-/// Communicates through the store only.
+/// ranks, "duplicate-rank", "local-rank", "build-differs", "gpu-differs" or "gpu-shared"; config
+/// "config-differs" with the keys. Communicates through the store only.
 [[nodiscard]] std::optional<Objection> check_group(Store& store,
                                                    const LaunchOptions& launch,
                                                    const Identity& identity,

@@ -20,6 +20,23 @@ double seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000.0;
 }
 
+/// What a collective that did not end in time is told as.
+std::string timeout_text(const Collective& collective,
+                         std::chrono::milliseconds timeout,
+                         int rank,
+                         const std::string& blamed) {
+  return fmt::format(
+      "{} #{} of group {} ({} bytes) did not finish within {} s on rank {}: {}; "
+      "raise comm.timeout if that rank is only slow",
+      collective.op,
+      collective.sequence,
+      collective.group,
+      collective.bytes,
+      seconds(timeout),
+      rank,
+      blamed);
+}
+
 std::string join_ranks(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
@@ -43,15 +60,8 @@ void Session::fail_timeout(const Collective& collective, const std::vector<int>&
   culprit = blamed.rank;
   fail(ErrorKind::comm,
        "collective-timeout",
-       "{} #{} of group {} ({} bytes) did not finish within {} s on rank {}: {}; "
-       "raise comm.timeout if that rank is only slow",
-       collective.op,
-       collective.sequence,
-       collective.group,
-       collective.bytes,
-       seconds(timeouts.collective),
-       launch.rank,
-       blamed.text);
+       "{}",
+       timeout_text(collective, timeouts.collective, launch.rank, blamed.text));
 }
 
 void Session::fail_broken(const Collective& collective,
@@ -87,6 +97,36 @@ void Session::fail_broken(const Collective& collective,
        collective.bytes,
        launch.rank,
        reason);
+}
+
+std::optional<Failure> Session::device_failure(Store& connection) {
+  const std::optional<TroubledWork> trouble = device_works.trouble(timeouts.collective);
+  if (!trouble) {
+    return std::nullopt;
+  }
+  const Collective& collective = trouble->work.collective;
+  const Blame blamed =
+      blame(collective, trouble->work.ranks, read_beats(connection, trouble->work.ranks));
+  Failure failure{.reporter = launch.rank,
+                  .rank = blamed.rank.value_or(launch.rank),
+                  .exit_code = static_cast<int>(ErrorKind::comm),
+                  .id = "collective-timeout",
+                  .text = {}};
+  if (trouble->broken) {
+    failure.id = "peer-lost";
+    failure.text = fmt::format(
+        "{} #{} of group {} ({} bytes) broke on rank {}: NCCL reports an "
+        "error of a peer or its connection; {}",
+        collective.op,
+        collective.sequence,
+        collective.group,
+        collective.bytes,
+        launch.rank,
+        blamed.text);
+  } else {
+    failure.text = timeout_text(collective, timeouts.collective, launch.rank, blamed.text);
+  }
+  return failure;
 }
 
 }  // namespace colossal::detail

@@ -1,6 +1,7 @@
 // What do all groups of one World share?
 #pragma once
 
+#include "comm/detail/device_works.hpp"
 #include "comm/detail/progress.hpp"
 #include "comm/detail/store.hpp"
 #include "comm/detail/watchdog.hpp"
@@ -21,6 +22,7 @@ struct Session {
   WorldTimeouts timeouts;
   std::unique_ptr<Store> store;
   Progress progress;
+  DeviceWorks device_works;
   std::unique_ptr<FailureNotice> notice;
   std::unique_ptr<Watchdog> watchdog;
   /// The rank that the last fail_...() blames.
@@ -40,6 +42,10 @@ struct Session {
   [[noreturn]] void fail_broken(const Collective& collective,
                                 const std::vector<int>& ranks,
                                 const std::string& reason);
+  /// What the watchdog asks at each beat, with its own connection: a collective of a GPU that has
+  /// failed or takes longer than the time-out, as comm "peer-lost" or "collective-timeout". Any
+  /// thread.
+  [[nodiscard]] std::optional<Failure> device_failure(Store& connection);
 };
 
 }  // namespace colossal::detail

@@ -75,6 +75,12 @@ void Watchdog::tick() {
     leave(*failure);
   }
   check_peers();
+  if (!options_.inspect) {
+    return;
+  }
+  if (const auto failure = options_.inspect(*store_)) {
+    leave(report_failure(*store_, *failure));
+  }
 }
 
 void Watchdog::check_peers() {

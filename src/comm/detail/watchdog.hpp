@@ -8,9 +8,11 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -27,6 +29,8 @@ struct WatchdogOptions {
   /// Who hosts the store, a rank or kLauncherRank. The host leaves last, so that the others can
   /// read why.
   int store_host = 0;
+  /// Asked at each beat whether this rank has failed without its main thread knowing.
+  std::function<std::optional<Failure>(Store&)> inspect = {};
 };
 
 /// A thread with its own store connection: publishes this rank's beat, and leaves the process by

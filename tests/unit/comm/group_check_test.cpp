@@ -8,6 +8,7 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using colossal::Identity;
@@ -115,13 +116,33 @@ TEST_CASE("a build that differs is refused", "[group-check]") {
   const auto results = check_all({{0, 0}, {1, 1, {"newer", "hash"}}}, 2, 10s);
   INFO(results[1]);
   REQUIRE(starts_with(results[1], "8 build-differs: rank 1 on "));
-  REQUIRE(results[1].find("runs build newer (protocol 3)") != std::string::npos);
+  REQUIRE(results[1].find("runs build newer (protocol 4)") != std::string::npos);
 }
 
 TEST_CASE("local ranks of one machine must differ", "[group-check]") {
   const auto results = check_all({{0, 0}, {1, 0}}, 2, 10s);
   INFO(results[0]);
   REQUIRE(starts_with(results[0], "8 local-rank: two ranks on "));
+}
+
+TEST_CASE("ranks need equal GPUs, each its own", "[group-check]") {
+  const auto on = [](std::string uuid, std::string name) {
+    Identity identity{"build", "hash"};
+    identity.gpu_uuid = std::move(uuid);
+    identity.gpu_name = std::move(name);
+    return identity;
+  };
+  for (const std::string& result :
+       check_all({{0, 0, on("GPU-1", "H100")}, {1, 1, on("GPU-2", "H100")}}, 2, 10s)) {
+    CHECK(result.empty());
+  }
+  auto results = check_all({{0, 0, on("GPU-1", "H100")}, {1, 1, on("GPU-1", "H100")}}, 2, 10s);
+  CHECK(starts_with(results[0], "8 gpu-shared: ranks 0 and 1 on "));
+  CHECK(results[1].find("(H100, GPU-1)") != std::string::npos);
+  results = check_all({{0, 0, on("GPU-1", "H100")}, {1, 1, on("GPU-2", "A100")}}, 2, 10s);
+  CHECK(starts_with(results[0], "8 gpu-differs: rank 1 on "));
+  results = check_all({{0, 0, on("GPU-1", "H100")}, {1, 1}}, 2, 10s);
+  CHECK(results[1].find("computes on a CPU") != std::string::npos);
 }
 
 TEST_CASE("missing ranks are listed after the timeout", "[group-check]") {
