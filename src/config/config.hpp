@@ -14,7 +14,7 @@
 namespace colossal {
 
 /// Words of the configuration.
-enum class DeviceKind : std::uint8_t { automatic, cpu };
+enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
 enum class ModelType : std::uint8_t { gpt, mlp };
 enum class ActivationKind : std::uint8_t { gelu, gelu_tanh, relu, swiglu };
 enum class AttentionKind : std::uint8_t { automatic, math };
@@ -36,7 +36,7 @@ struct RunConfig {
   std::string output_dir;  ///< default: runs/<name> under the working directory
   std::int64_t seed = 1234;
   DeviceKind device = DeviceKind::automatic;
-  std::optional<std::int64_t> device_memory = {};  ///< bytes of a simulated device; unset: no limit
+  std::optional<std::int64_t> device_memory = {};  ///< bytes a rank may use; unset: no limit
   std::optional<std::int64_t> threads =
       {};  ///< intra-op threads per rank; unset = auto: cores / local world size
 };

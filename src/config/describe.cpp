@@ -53,8 +53,8 @@ void describe(Visitor& v, RunConfig& c) {
   v.field("name", c.name, {.help = "name of the run: up to 80 of A-Z a-z 0-9 . _ -", .derived = "stem of the configuration file"});
   v.field("output_dir", c.output_dir, {.help = "folder of everything the run writes", .form = Form::path, .derived = "runs/NAME in the working directory"});
   v.field("seed", c.seed, {.help = "base of all random numbers: initial weights, dropout, data order", .range = at_least(0), .resume = kNoted});
-  v.field("device", c.device, {.help = "where tensors live; auto is cpu in this build"});
-  v.field("device_memory", c.device_memory, {.help = "simulates a device of this size on a cpu: more is out of memory; unset: no limit", .form = Form::bytes, .range = kBytes});
+  v.field("device", c.device, {.help = "where tensors live; auto is cuda where the program can use a GPU, else cpu"});
+  v.field("device_memory", c.device_memory, {.help = "bytes of tensors a process may hold on its device, more is out of memory; on a cpu it simulates a device of this size; unset: no limit", .form = Form::bytes, .range = kBytes});
   v.field("threads", c.threads, {.help = "computing threads per process", .range = between(1, 4096), .derived = "cores / processes on this host", .auto_word = true});
 }
 
@@ -214,7 +214,7 @@ void describe(Visitor& v, GeminiConfig& c) {
 }
 
 void describe(Visitor& v, CommConfig& c) {
-  v.field("backend", c.backend, {.help = "collective library; auto is gloo on cpu"});
+  v.field("backend", c.backend, {.help = "collective library; auto is gloo on cpu, nccl on cuda"});
   v.field("init_timeout", c.init_timeout_seconds, {.help = "longest wait for all processes to arrive", .form = Form::duration, .range = kWait});
   v.field("timeout", c.timeout_seconds, {.help = "longest wait for a collective", .form = Form::duration, .range = kWait});
 }

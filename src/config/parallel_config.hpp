@@ -12,7 +12,7 @@ enum class ReduceDtype : std::uint8_t { fp32, same };
 enum class UnusedParams : std::uint8_t { error, zero };
 enum class Placement : std::uint8_t { fixed, cuda, cpu, constant, automatic };
 enum class NvmeBackend : std::uint8_t { automatic, io_uring, pread };
-enum class CommBackend : std::uint8_t { automatic, gloo };
+enum class CommBackend : std::uint8_t { automatic, gloo, nccl };
 
 /// YAML section `parallel.comm`.
 struct CommConfig {

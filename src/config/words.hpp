@@ -13,7 +13,7 @@ namespace colossal::detail {
 template <class E>
 inline constexpr std::array<std::string_view, 0> kWords{};
 template <>
-inline constexpr std::array<std::string_view, 2> kWords<DeviceKind> = {"auto", "cpu"};
+inline constexpr std::array<std::string_view, 3> kWords<DeviceKind> = {"auto", "cpu", "cuda"};
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<ModelType> = {"gpt", "mlp"};
 template <>
@@ -86,7 +86,7 @@ template <>
 inline constexpr std::array<std::string_view, 3> kWords<NvmeBackend> = {
     "auto", "io_uring", "pread"};
 template <>
-inline constexpr std::array<std::string_view, 2> kWords<CommBackend> = {"auto", "gloo"};
+inline constexpr std::array<std::string_view, 3> kWords<CommBackend> = {"auto", "gloo", "nccl"};
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<LogLevel> = {
     "trace", "debug", "info", "warn", "error"};

@@ -38,7 +38,7 @@ at::ScalarType dtype(Precision precision) {
 
 ParallelContext::ParallelContext(const Config& config, World& world)
     : mesh_(mesh_shape(config.parallel), world.rank()),
-      device_(at::kCPU),
+      device_(world.device()),
       dtype_(colossal::dtype(config.train.precision)),
       seed_(static_cast<std::uint64_t>(config.run.seed)) {
   check(mesh_.world_size() == world.size(),
@@ -50,9 +50,9 @@ ParallelContext::ParallelContext(const Config& config, World& world)
   make_groups(world);
 }
 
-ParallelContext::ParallelContext(const Config& config)
+ParallelContext::ParallelContext(const Config& config, at::Device device)
     : mesh_(MeshShape{}, 0),
-      device_(at::kCPU),
+      device_(device),
       dtype_(colossal::dtype(config.train.precision)),
       seed_(static_cast<std::uint64_t>(config.run.seed)) {}
 

@@ -24,10 +24,11 @@ namespace colossal {
 /// Mesh, groups, device, dtype and seed of this rank. Immutable after construction.
 class ParallelContext {
  public:
-  /// Makes one group per axis set in use, in a fixed order on all ranks (collective).
+  /// Makes one group per axis set in use, in a fixed order on all ranks (collective). Computes on
+  /// the device of `world`.
   ParallelContext(const Config& config, World& world);
   /// A world of one process without groups: planning, tests, inspection.
-  explicit ParallelContext(const Config& config);
+  explicit ParallelContext(const Config& config, at::Device device = at::kCPU);
 
   /// This rank's place among all.
   [[nodiscard]] const Mesh& mesh() const noexcept { return mesh_; }

@@ -108,7 +108,7 @@ void offloaded_weights_need_both(const RuleInput& in) {
 
 void measured_device_has_a_size(const RuleInput& in) {
   if (!in.config.parallel.gemini || in.config.parallel.gemini->placement != Placement::automatic ||
-      in.config.run.device_memory) {
+      in.config.run.device_memory || in.config.run.device == DeviceKind::cuda) {
     return;
   }
   Diagnostic& error = in.error("gemini-device-memory",
@@ -119,12 +119,30 @@ void measured_device_has_a_size(const RuleInput& in) {
   error.fix = "run: {device_memory: 8GiB}, or placement: static";
 }
 
-constexpr std::array<Rule, 6> kRules = {weights_move_with_stage_3,
+/// What `auto` will choose is known when the run starts; what cannot be is known now.
+void backend_moves_tensors_of_the_device(const RuleInput& in) {
+  const CommBackend backend = in.config.parallel.comm.backend;
+  const DeviceKind device = in.config.run.device;
+  const bool nccl_alone = backend == CommBackend::nccl && device == DeviceKind::cpu;
+  const bool gloo_alone = backend == CommBackend::gloo && device == DeviceKind::cuda;
+  if (!nccl_alone && !gloo_alone) {
+    return;
+  }
+  Diagnostic& error =
+      in.error(nccl_alone ? "gpu-only" : "comm-backend",
+               "parallel.comm.backend",
+               nccl_alone ? "nccl moves tensors of GPUs only" : "gloo moves tensors of a cpu only");
+  error.related.push_back(in.with("run.device"));
+  error.fix = "backend: auto";
+}
+
+constexpr std::array<Rule, 7> kRules = {weights_move_with_stage_3,
                                         gemini_takes_the_place_of_zero,
                                         bucket_is_used,
                                         placement_keys_are_used,
                                         offloaded_weights_need_both,
-                                        measured_device_has_a_size};
+                                        measured_device_has_a_size,
+                                        backend_moves_tensors_of_the_device};
 
 }  // namespace
 

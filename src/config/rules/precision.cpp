@@ -41,7 +41,7 @@ void loss_scale_is_in_its_range(const RuleInput& in) {
 }
 
 void fp16_is_slow_here(const RuleInput& in) {
-  if (in.config.train.precision != Precision::fp16) {
+  if (in.config.train.precision != Precision::fp16 || in.config.run.device == DeviceKind::cuda) {
     return;
   }
   Diagnostic& warning = in.warning("fp16-slow",

@@ -44,7 +44,8 @@ using Rule = void (*)(const RuleInput&);
 [[nodiscard]] std::span<const Rule> run_rules();
 /// world-size.
 [[nodiscard]] std::span<const Rule> mesh_rules();
-/// zero-offload, gemini-zero, gemini-fractions, gemini-device-memory, unused-section.
+/// zero-offload, gemini-zero, gemini-fractions, gemini-device-memory, gpu-only, comm-backend,
+/// unused-section.
 [[nodiscard]] std::span<const Rule> memory_rules();
 /// gpt: heads-divisible, kv-heads-divisible, seq-too-long, vocab-too-small; mlp: model-data.
 [[nodiscard]] std::span<const Rule> model_rules(ModelType type);

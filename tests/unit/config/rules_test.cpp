@@ -110,6 +110,17 @@ TEST_CASE("weights belong to training data, whose items then never end", "[confi
               {{"data.train=[{path: a, weight: 1}]", "data.last_batch=pad"}, ""}});
 }
 
+TEST_CASE("a collective library fits the device that is asked for", "[config]") {
+  check_rows(kSynthetic,
+             0,
+             {{{"run.device=cuda"}, ""},
+              {{"parallel.comm.backend=nccl"}, ""},
+              {{"run.device=cuda", "parallel.comm.backend=nccl"}, ""},
+              {{"run.device=cpu", "parallel.comm.backend=nccl"}, "gpu-only"},
+              {{"run.device=cpu", "parallel.comm.backend=gloo"}, ""},
+              {{"run.device=cuda", "parallel.comm.backend=gloo"}, "comm-backend"}});
+}
+
 TEST_CASE("replicas fill the world", "[config]") {
   check_rows(kSynthetic,
              3,

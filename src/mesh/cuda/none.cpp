@@ -1,0 +1,27 @@
+// What does a build without CUDA know of GPUs? That it can use none.
+#include "core/error.hpp"
+#include "mesh/device.hpp"
+
+namespace colossal {
+
+GpuSurvey survey_gpus() {
+  return {};
+}
+
+void use_device(at::Device device) {
+  check(device.is_cpu(),
+        ErrorKind::internal,
+        "no-cuda",
+        "a build without CUDA cannot use device {}",
+        device.str());
+}
+
+std::string describe_device(at::Device device) {
+  return device.str();
+}
+
+void wait_for_device(at::Device device) {
+  use_device(device);
+}
+
+}  // namespace colossal
