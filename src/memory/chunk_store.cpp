@@ -185,6 +185,9 @@ void ChunkStore::finish_gradients() {
           "its gradient counts as zero",
           impl_->owners[index(std::max(unused, 0))]->spec().name);
   }
+  for (const auto& chunk : impl_->chunks) {
+    chunk->land();
+  }
   impl_->observe(false);
   if (auto measured = std::exchange(impl_->measuring, std::nullopt)) {
     impl_->non_model = measured->finish();

@@ -3,6 +3,7 @@
 #include "memory/device_memory.hpp"
 
 #include "core/error.hpp"
+#include "memory/cuda/gpu_memory.hpp"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -119,7 +120,24 @@ class CountingDevice final : public c10::Allocator, public DeviceMemory {
 
 }  // namespace
 
+namespace {
+
+/// The GPU that device_memory() tells of; null: the CPU.
+DeviceMemory*& chosen_gpu() {
+  static DeviceMemory* gpu = nullptr;
+  return gpu;
+}
+
+}  // namespace
+
+void count_device_memory(at::Device device) {
+  chosen_gpu() = device.is_cuda() ? &cuda::gpu_memory(device) : nullptr;
+}
+
 DeviceMemory& device_memory() {
+  if (chosen_gpu() != nullptr) {
+    return *chosen_gpu();
+  }
   // Never destroyed: tensors of static objects may be freed after everything else.
   static CountingDevice* const device = new CountingDevice();
   return *device;

@@ -4,6 +4,8 @@
 #include "core/trace.hpp"
 #include "memory/gauge.hpp"
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <optional>
 
@@ -18,8 +20,8 @@ struct Refusal {
   std::optional<trace::Place> place;  ///< what the asking thread did; empty before the first step
 };
 
-/// Memory of the device that holds this process's tensors. A build for another device brings its
-/// own, over the statistics of LibTorch's caching allocator.
+/// Memory of the device that holds this process's tensors: of the CPU through an allocator of our
+/// own, of a GPU through the statistics of LibTorch's.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -27,7 +29,7 @@ class DeviceMemory {
   [[nodiscard]] virtual MemoryUse use() const = 0;
   /// Starts a new MemoryUse::peak at what is held now.
   virtual void reset_peak() = 0;
-  /// Size of the device in bytes; unset: what the machine has.
+  /// Bytes that tensors may take; unset: what the device has.
   virtual void set_limit(std::optional<std::int64_t> bytes) = 0;
   [[nodiscard]] virtual std::optional<std::int64_t> limit() const = 0;
   /// The last request that was refused in this process; empty if none was. A refusal is thrown as
@@ -35,9 +37,12 @@ class DeviceMemory {
   [[nodiscard]] virtual std::optional<Refusal> last_refusal() const = 0;
 };
 
-/// The device of this process, the CPU: its first call puts a counting allocator under all tensors
-/// allocated from then on. Call it before the first tensor: older ones are not counted. What
-/// host_empty() gives is not device memory.
+/// From now on device_memory() is the memory of `device`. Call it before the first tensor on it.
+void count_device_memory(at::Device device);
+
+/// The device of this process, by default the CPU: its first call puts a counting allocator under
+/// all tensors of the CPU allocated from then on. Call it before the first tensor: older ones are
+/// not counted. What host_empty() gives is not device memory.
 [[nodiscard]] DeviceMemory& device_memory();
 
 }  // namespace colossal

@@ -2,6 +2,8 @@
 #include "memory/host_memory.hpp"
 
 #include "core/error.hpp"
+#include "core/log.hpp"
+#include "memory/cuda/gpu_memory.hpp"
 #include "memory/gauge.hpp"
 
 #include <ATen/ops/from_blob.h>
@@ -47,16 +49,24 @@ void* map_pages(std::int64_t bytes) {
 
 }  // namespace
 
-at::Tensor host_empty(std::int64_t numel, at::ScalarType dtype) {
+at::Tensor host_empty(std::int64_t numel, at::ScalarType dtype, HostPages pages) {
   const auto item_bytes = static_cast<std::int64_t>(at::elementSize(dtype));
   const std::int64_t bytes =
       std::max<std::int64_t>(1, (numel * item_bytes + kHostPage - 1) / kHostPage) * kHostPage;
-  void* pages = map_pages(bytes);
-  const auto unmap = [bytes](void* mapped) {
+  void* const mapping = map_pages(bytes);
+  const bool pinned = pages == HostPages::pinned && cuda::pin(mapping, bytes);
+  if (pages == HostPages::pinned && !pinned) {
+    log::warn("[memory] the system pins no {} bytes of host memory: copies to the GPU are slower",
+              bytes);
+  }
+  const auto unmap = [bytes, pinned](void* mapped) {
+    if (pinned) {
+      cuda::unpin(mapped);
+    }
     munmap(mapped, static_cast<std::size_t>(bytes));
     gauge(MemoryKind::host).remove(bytes);
   };
-  return at::from_blob(pages, {bytes / item_bytes}, unmap, at::TensorOptions(dtype))
+  return at::from_blob(mapping, {bytes / item_bytes}, unmap, at::TensorOptions(dtype))
       .narrow(0, 0, numel);
 }
 

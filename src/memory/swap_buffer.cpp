@@ -2,7 +2,6 @@
 #include "memory/swap_buffer.hpp"
 
 #include "core/error.hpp"
-#include "memory/host_memory.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -37,8 +36,8 @@ at::Tensor allocate_flat(std::int64_t numel, at::ScalarType dtype, at::Device de
   });
 }
 
-at::Tensor allocate_host(std::int64_t numel, at::ScalarType dtype) {
-  return host_empty(numel, dtype);
+at::Tensor allocate_host(std::int64_t numel, at::ScalarType dtype, HostPages pages) {
+  return host_empty(numel, dtype, pages);
 }
 
 at::Tensor BlockPool::get(std::int64_t bytes) {

@@ -2,6 +2,8 @@
 // are lent to it.
 #pragma once
 
+#include "memory/host_memory.hpp"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -59,6 +61,8 @@ class SwapBuffer {
 [[nodiscard]] at::Tensor allocate_flat(std::int64_t numel, at::ScalarType dtype, at::Device device);
 
 /// The same in host memory, outside of what run.device_memory limits.
-[[nodiscard]] at::Tensor allocate_host(std::int64_t numel, at::ScalarType dtype);
+[[nodiscard]] at::Tensor allocate_host(std::int64_t numel,
+                                       at::ScalarType dtype,
+                                       HostPages pages = HostPages::plain);
 
 }  // namespace colossal

@@ -49,11 +49,13 @@ Chunk::Chunk(const ChunkSpec& spec, const ChunkShared& shared)
   }
   start_publish(true);
   finish_publish();
+  bringing_.finish();  // whoever loads a checkpoint writes masters next
 }
 
 at::Tensor Chunk::allocate(at::ScalarType dtype, Tier tier) const {
-  return tier == Tier::device ? allocate_flat(part_numel_, dtype, shared_.context.device())
-                              : allocate_host(part_numel_, dtype);
+  return tier == Tier::device
+             ? allocate_flat(part_numel_, dtype, shared_.context.device())
+             : allocate_host(part_numel_, dtype, apart() ? HostPages::pinned : HostPages::plain);
 }
 
 at::Tensor Chunk::own_part(const at::Tensor& whole) const {
@@ -94,10 +96,19 @@ void Chunk::allocate_master() {
     home_ = own_home ? shard_.master : allocate(options.compute, spec_.param_home);
     shard_.working = mixed ? home_ : at::Tensor();
   }
+  keep_working_by_master();
   if (options.training && !spec_.states_on_disk) {
     for (const std::string_view state : shared_.optimizer_states) {
       shard_.state.emplace(state, allocate(options.state, spec_.optim_home));
     }
+  }
+}
+
+/// An update on the host writes the 16-bit copy there; publish brings it to the device.
+void Chunk::keep_working_by_master() {
+  if (shard_.working.defined() && shard_.working.device() != shard_.master.device()) {
+    working_on_device_ =
+        std::exchange(shard_.working, allocate(shared_.options.compute, spec_.optim_home));
   }
 }
 
@@ -182,6 +193,20 @@ void Chunk::move_optimizer_to_device() {
     tensor = moved(tensor);
   }
   home_ = is_home ? shard_.master : home_;
+  if (working_on_device_.defined()) {
+    shard_.working = std::exchange(working_on_device_, at::Tensor());
+  }
+}
+
+void Chunk::bring(const at::Tensor& to, const at::Tensor& from, bool now) {
+  if (to.device() == from.device()) {
+    to.copy_(from);
+    return;
+  }
+  bringing_ = shared_.to_device->copy(to, from);
+  if (now) {
+    bringing_.join();
+  }
 }
 
 void Chunk::start_gather() {
@@ -190,11 +215,21 @@ void Chunk::start_gather() {
   at::Tensor whole = weights_.tensor();
   if (home_.device() != whole.device()) {
     at::Tensor part = own_part(whole);
-    part.copy_(home_);
+    bring(part, home_, comm_.size() > 1);
     gathering_ = comm_.all_gather(whole, part);
   } else {
     gathering_ = comm_.all_gather(whole, home_);
   }
+}
+
+void Chunk::land() {
+  landing_.finish();
+  bringing_.finish();
+}
+
+void Chunk::finish_gather() {
+  bringing_.join();
+  gathering_.wait();
 }
 
 void Chunk::drop() {
@@ -228,11 +263,29 @@ void Chunk::start_reduce() {
   } else {
     reducing_ = comm_.reduce_scatter(sum_, staging_);
   }
+  if (sum_.device() != shard_.grad.device()) {
+    send_sum();
+  }
+}
+
+/// The sum goes to the host as soon as it is there, beside the rest of backward.
+void Chunk::send_sum() {
+  if (summed_ && !landed_.defined()) {
+    landed_ = allocate(sum_.scalar_type(), Tier::host);
+  }
+  landing_ =
+      shared_.to_host->copy(summed_ ? landed_ : shard_.grad, sum_, [this] { reducing_.wait(); });
 }
 
 void Chunk::finish_reduce() {
   reducing_.wait();
-  if (summed_) {
+  landing_.join();  // the memory of the sum is used again after this
+  if (sum_.device() != shard_.grad.device()) {
+    if (summed_) {
+      landing_.finish();
+      shard_.grad.add_(landed_);
+    }
+  } else if (summed_) {
     shard_.grad.add_(sum_);
   } else if (!shard_.grad.is_alias_of(sum_)) {
     shard_.grad.copy_(sum_);
@@ -257,10 +310,13 @@ void Chunk::start_publish(bool cast) {
     if (cast) {
       shard_.working.copy_(shard_.master);
     }
+    if (working_on_device_.defined()) {
+      bring(working_on_device_, shard_.working, comm_.size() > 1);
+    }
   } else if (home_.defined() && !home_.is_same(shard_.master)) {
-    home_.copy_(shard_.master);
+    bring(home_, shard_.master, comm_.size() > 1);
   } else if (spec_.resident && spec_.optim_home != Tier::device) {
-    own_part(weights_.tensor()).copy_(shard_.master);
+    bring(own_part(weights_.tensor()), shard_.master, comm_.size() > 1);
   }
   if (spec_.resident && spec_.shard_axes.any()) {
     at::Tensor whole = weights_.tensor();

@@ -4,6 +4,7 @@
 
 #include "comm/comm.hpp"
 #include "memory/chunk_plan.hpp"
+#include "memory/cuda/gpu_memory.hpp"
 #include "memory/flat_shard.hpp"
 #include "memory/store_options.hpp"
 #include "memory/swap_buffer.hpp"
@@ -25,6 +26,9 @@ struct ChunkShared {
   std::span<const std::string_view> optimizer_states;
   BlockPool& pool;
   bool shard_grads = false;  ///< ChunkPlan::shard_grads
+  /// Copies beside the computation; null where device and host are one memory.
+  cuda::CopyStream* to_device = nullptr;
+  cuda::CopyStream* to_host = nullptr;
 };
 
 /// The bytes of one chunk on this rank. Parameters are leaves in a buffer of the whole chunk, which
@@ -53,7 +57,7 @@ class Chunk {
   /// Takes memory and starts the all-gather. Communicates: all-gather over shard_axes.
   void start_gather();
   /// Waits for it.
-  void finish_gather() { gathering_.wait(); }
+  void finish_gather();
   /// Gives the memory of gathered parameters back; nothing is lost.
   void drop();
 
@@ -63,15 +67,19 @@ class Chunk {
   void begin_gradients();
   /// Starts the sum over ranks. Communicates: all-reduce, or reduce-scatter over shard_axes.
   void start_reduce();
-  /// Waits for it and adds the sum to the summed gradient of this rank's part.
+  /// Waits for it and adds the sum to the summed gradient of this rank's part. On a GPU a gradient
+  /// whose home is the host may still be on its way.
   void finish_reduce();
+  /// Waits until no copy between host and device is under way: the host may read the summed
+  /// gradient and write masters.
+  void land();
   /// The first parameter that got no gradient since begin_gradients(); -1: all got one.
   [[nodiscard]] int first_unused() const;
 
   /// New masters -> this rank's part of the compute parameters, and starts to gather resident ones.
   /// `cast`: the 16-bit copy was not written by the update.
   void start_publish(bool cast);
-  void finish_publish() { gathering_.wait(); }
+  void finish_publish() { finish_gather(); }
 
  private:
   struct Leaf {
@@ -82,7 +90,14 @@ class Chunk {
 
   [[nodiscard]] at::Tensor allocate(at::ScalarType dtype, Tier tier) const;
   [[nodiscard]] at::Tensor own_part(const at::Tensor& whole) const;
+  /// Whether the host's memory is another one than the device's.
+  [[nodiscard]] bool apart() const noexcept { return shared_.to_device != nullptr; }
+  /// to = from, which may be on the host while `to` is on the device: complete after
+  /// finish_gather(), and for what the stream gets next if `now`.
+  void bring(const at::Tensor& to, const at::Tensor& from, bool now);
+  void send_sum();
   void allocate_master();
+  void keep_working_by_master();
   void allocate_gradients();
   void attach(std::size_t index);
   void initialize_master(std::size_t index);
@@ -97,13 +112,18 @@ class Chunk {
   SwapBuffer weights_;    ///< compute dtype, whole chunk
   SwapBuffer grads_;      ///< whole chunk
   at::Tensor home_;       ///< this rank's part of the weights; undefined where resident
+  at::Tensor
+      working_on_device_;  ///< where shard_.working, on the host, is brought to; or undefined
   std::vector<Leaf> leaves_;
   FlatShard shard_;
   bool summed_ = false;  ///< shard_.grad holds the sum of an earlier micro-batch of this step
   Pending gathering_;
   Pending reducing_;
-  at::Tensor staging_;  ///< the gradient in the dtype of the reduction, while it runs
-  at::Tensor sum_;      ///< where this rank's part of the sum arrives
+  at::Tensor staging_;   ///< the gradient in the dtype of the reduction, while it runs
+  at::Tensor sum_;       ///< where this rank's part of the sum arrives
+  cuda::Copy bringing_;  ///< of weights to the device
+  cuda::Copy landing_;   ///< of the sum to the host
+  at::Tensor landed_;    ///< the sum on the host, where it is added to an earlier one
 };
 
 }  // namespace colossal::detail

@@ -84,6 +84,8 @@ struct ChunkStore::Impl {
   std::vector<detail::BlockRecord> blocks;
   ChunkPlan plan;  // parameters numbered as in owners
   std::unique_ptr<BlockPool> pool;
+  std::unique_ptr<cuda::CopyStream> copies_in;   // to the device; null on a CPU
+  std::unique_ptr<cuda::CopyStream> copies_out;  // to the host
   std::vector<std::string_view> states;
   std::unique_ptr<detail::ChunkShared> shared;
   std::vector<std::unique_ptr<detail::Chunk>> chunks;

@@ -26,6 +26,10 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
   ParamUses uses = list_uses(parameters);
   plan = planner.plan(uses.specs, uses.blocks, context.mesh());
   pool = std::make_unique<BlockPool>(context.device(), !plan.measured && !plan.cache_bytes);
+  if (context.device().is_cuda()) {
+    copies_in = std::make_unique<cuda::CopyStream>(context.device());
+    copies_out = std::make_unique<cuda::CopyStream>(context.device());
+  }
   std::vector<std::vector<int>> used = chunks_of_blocks(plan, uses.specs, uses.blocks);
   collect(block_list, std::move(uses));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -39,7 +43,9 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
                                                                 .owners = owners,
                                                                 .optimizer_states = states,
                                                                 .pool = *pool,
-                                                                .shard_grads = plan.shard_grads});
+                                                                .shard_grads = plan.shard_grads,
+                                                                .to_device = copies_in.get(),
+                                                                .to_host = copies_out.get()});
   for (const ChunkSpec& chunk : plan.chunks) {
     chunks.push_back(std::make_unique<detail::Chunk>(chunk, *shared));
     shards.push_back(chunks.back()->shard());
