@@ -50,6 +50,7 @@ int run_probe(const std::string& file) {
   const LaunchOptions launch = detect_launch();
   Config config;
   config.run.threads = 1;
+  config.run.device = DeviceKind::cpu;
   constexpr double kPatienceSeconds = 60;
   config.parallel.comm = {.init_timeout_seconds = kPatienceSeconds,
                           .timeout_seconds = kPatienceSeconds};

@@ -95,7 +95,7 @@ int run_evaluation(const Config& config, const EvalInput& input, World& world) {
   }
   const ParallelContext context(config, world);
   const LiveModel model = load_model(config, context, input.checkpoint, world.comm());
-  const EvalReport report = evaluate(*model.stage, *data, config.eval, context, input.state.step);
+  const EvalReport report = evaluate(*model.stage, *data, config, context, input.state.step);
   if (world.rank() == 0) {
     fmt::print("{}\n", to_json_line(report, input));
   }

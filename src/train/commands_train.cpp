@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/system.hpp"
+#include "mesh/device.hpp"
 #include "train/commands.hpp"
 #include "train/commands_config.hpp"
 #include "train/environment.hpp"
@@ -46,7 +47,10 @@ struct Launchable {
 Launchable check_before_spawn(const TrainOptions& options) {
   LoadOptions load = load_options(options);
   const std::optional<Loaded> unsized = load_or_report(options.config.config, load, false);
-  const int processes = num_processes(*options.nproc, unsized ? unsized->config.parallel.data : 0);
+  const bool gpus = unsized && unsized->config.run.device != DeviceKind::cpu;
+  const int processes = num_processes(*options.nproc,
+                                      unsized ? unsized->config.parallel.data : 0,
+                                      gpus ? std::ssize(survey_gpus().gpus) : 0);
   load.world_size = processes;
   load.world_origin = fmt::format("--nproc {}", *options.nproc);
   const std::optional<Loaded> loaded =

@@ -2,6 +2,8 @@
 #include "train/doctor.hpp"
 
 #include "build_info.hpp"
+#include "core/error.hpp"
+#include "mesh/device.hpp"
 #include "train/commands.hpp"
 #include "train/environment.hpp"
 #include "train/human.hpp"
@@ -114,12 +116,32 @@ Finding check_memory(const HostFacts& facts) {
 }
 
 Finding check_gpus(const HostFacts& facts) {
-  return finding("gpu",
-                 Verdict::ok,
-                 facts.num_gpus == 0
-                     ? "none"
-                     : fmt::format("{} present, unused: this build trains on CPUs", facts.num_gpus),
-                 "");
+  if (facts.gpus.built_for == 0) {
+    return finding(
+        "gpu",
+        Verdict::ok,
+        facts.num_gpus == 0
+            ? "none"
+            : fmt::format("{} present, unused: this build trains on CPUs", facts.num_gpus),
+        "");
+  }
+  try {  // as the first rank of this host would be given one
+    const DeviceChoice choice = choose_device(DeviceKind::cuda, facts.gpus, {});
+    return finding("gpu",
+                   Verdict::ok,
+                   fmt::format("{} usable, the first is {} with {}",
+                               facts.gpus.gpus.size(),
+                               choice.gpu.name,
+                               size(choice.gpu.bytes)),
+                   "");
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    const std::size_t fix = text.find("\n  fix   ");
+    return finding("gpu",
+                   Verdict::warn,
+                   text.substr(0, fix),
+                   fix == std::string::npos ? std::string() : text.substr(fix + 9));
+  }
 }
 
 Finding check_limits(const HostFacts& facts) {

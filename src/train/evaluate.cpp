@@ -4,25 +4,28 @@
 
 #include "core/error.hpp"
 #include "data/loader.hpp"
+#include "train/device_batch.hpp"
 #include "train/stopwatch.hpp"
 
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
+#include <utility>
+
 namespace colossal {
 
 EvalReport evaluate(BlockStage& stage,
                     const Dataset& data,
-                    const EvalConfig& config,
+                    const Config& config,
                     const ParallelContext& context,
                     std::int64_t step) {
   const Stopwatch watch;
   const Mesh& mesh = context.mesh();
   const EvalPlan plan(data.size(),
-                      config.micro_batch_size,
+                      config.eval.micro_batch_size,
                       {mesh.index(data_axes()), mesh.size(data_axes())},
-                      config.max_batches.value_or(0));
+                      config.eval.max_batches.value_or(0));
   at::Tensor sums = at::zeros({3}, at::kDouble);  // exact for counts
   auto* const loss = sums.mutable_data_ptr<double>();
   auto* const tokens = loss + 1;
@@ -32,11 +35,12 @@ EvalReport evaluate(BlockStage& stage,
     Batch batch = data.read(plan.indices(k));
     batch.training = false;
     batch.step = step;
-    const Activation out = stage.evaluate(batch);
+    *tokens += at::ne(batch.at("labels"), kIgnoreLabel).sum().item<double>();
+    const Activation out =
+        stage.evaluate(to_device(std::move(batch), config.model, context.device()));
     classifies = out.num_correct.defined();
     *loss += out.loss_sum.item<double>();
     *correct += classifies ? out.num_correct.item<double>() : 0;
-    *tokens += at::ne(batch.at("labels"), kIgnoreLabel).sum().item<double>();
   }
   context.comm(data_axes()).all_reduce(sums).wait();
   check(*tokens > 0, ErrorKind::data, "no-labels", "the evaluation set has no labelled token");

@@ -28,7 +28,7 @@ struct EvalReport {
 /// data axes. Errors: data "no-labels" if no token has a label.
 [[nodiscard]] EvalReport evaluate(BlockStage& stage,
                                   const Dataset& data,
-                                  const EvalConfig& config,
+                                  const Config& config,
                                   const ParallelContext& context,
                                   std::int64_t step);
 

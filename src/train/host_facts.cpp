@@ -141,6 +141,7 @@ HostFacts read_host_facts() {
   read_processor(facts);
   read_memory(facts);
   facts.num_gpus = count_gpus();
+  facts.gpus = survey_gpus();
   read_torch(facts);
   facts.hdf5 = hdf5_info();
   read_limits(facts);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoint/hdf5_info.hpp"
+#include "mesh/device.hpp"
 
 #include <cstdint>
 #include <map>
@@ -25,8 +26,9 @@ struct HostFacts {
   std::int64_t memory_bytes = -1;
   std::int64_t available_bytes = -1;
   std::int64_t memory_limit_bytes = kUnlimited;  ///< of the control group
-  std::int64_t num_gpus = 0;
-  std::string torch_library;  ///< the file that is loaded
+  std::int64_t num_gpus = 0;                     ///< of the machine
+  GpuSurvey gpus;                                ///< what this program sees of them
+  std::string torch_library;                     ///< the file that is loaded
   std::string torch_version;  ///< of the package it lies in; empty if it lies in none
   std::string torch_built;    ///< of the package this program was built with
   Hdf5Info hdf5;

@@ -177,7 +177,9 @@ Error out_of_memory(const Refusal& refusal, const Config& config, const RefusedR
                              ? fmt::format(" of the {} of its device", size_text(*refusal.limit))
                              : ", and the host has no more";
   const std::int64_t missing =
-      refusal.limit ? refusal.allocated + refusal.requested - *refusal.limit : refusal.requested;
+      refusal.limit
+          ? std::max<std::int64_t>(refusal.allocated + refusal.requested - *refusal.limit, 0)
+          : refusal.requested;
   return {
       ErrorKind::memory,
       "out-of-memory",
@@ -217,7 +219,8 @@ MemorySummary measure_memory(const Config& config, const Comm& world) {
   auto* const values = peaks.mutable_data_ptr<std::int64_t>();
   const std::array kinds = {
       MemoryKind::device, MemoryKind::host, MemoryKind::gathered, MemoryKind::nvme};
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
+  values[0] = device_memory().use().highest;
+  for (std::size_t i = 1; i < kinds.size(); ++i) {
     values[i] = gauge(kinds[i]).use().highest;
   }
   world.all_reduce(peaks, ReduceOp::max).wait();

@@ -8,6 +8,7 @@
 #include "core/log.hpp"
 #include "core/system.hpp"
 #include "memory/device_memory.hpp"
+#include "mesh/device.hpp"
 #include "train/environment.hpp"
 #include "train/foreign.hpp"
 #include "train/hooks.hpp"
@@ -139,6 +140,9 @@ int TrainSession::run_all() {
                            launch.mode,
                            launch.local_world_size,
                            launch.world_size));
+  if (world_.device().is_cuda()) {
+    log::console(fmt::format("device:   {}", describe_device(world_.device())));
+  }
   restore(choice);
   if (trainer_->state().step >= trainer_->parts().total_steps) {
     log::console(fmt::format("nothing to do: {} already holds step {} of {} [output-finished]",

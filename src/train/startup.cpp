@@ -6,9 +6,9 @@
 #include "core/error.hpp"
 #include "data/dataset.hpp"
 #include "data/tokenizers/tokenizer.hpp"
-#include "memory/device_memory.hpp"
 #include "train/commands.hpp"
 #include "train/foreign.hpp"
+#include "train/rank_device.hpp"
 #include "train/trainer.hpp"
 
 #include <fmt/format.h>
@@ -34,13 +34,6 @@ std::chrono::milliseconds milliseconds(double seconds) {
 
 WorldTimeouts timeouts(const CommConfig& comm) {
   return {milliseconds(comm.init_timeout_seconds), milliseconds(comm.timeout_seconds)};
-}
-
-/// Counts tensors from here on, and gives device and host the sizes that the configuration names.
-void use_memory(const Config& config) {
-  device_memory().set_limit(config.run.device_memory);
-  const std::optional<GeminiConfig>& gemini = config.parallel.gemini;
-  gauge(MemoryKind::host).set_limit(gemini ? gemini->host_memory : std::nullopt);
 }
 
 void print_diagnostics(const std::vector<Diagnostic>& diagnostics) {
@@ -114,9 +107,10 @@ PlanReport plan_with_data(const Config& config, const Dataset& train, const Data
   return plan;
 }
 
-int num_processes(const std::string& nproc, std::int64_t parallel_data) {
+int num_processes(const std::string& nproc, std::int64_t parallel_data, std::int64_t num_gpus) {
   if (nproc == "auto") {
-    return parallel_data > 0 ? static_cast<int>(parallel_data) : 1;
+    return static_cast<int>(parallel_data > 0 ? parallel_data
+                                              : std::max<std::int64_t>(num_gpus, 1));
   }
   int count = 0;
   const char* end = nproc.data() + nproc.size();
@@ -175,13 +169,17 @@ int run_connected(const Config& config,
                   const LaunchOptions& launch,
                   const std::function<int(World&)>& body,
                   const FailureListener& on_failure) {
-  use_memory(config);
+  const DeviceChoice choice = take_device(config, launch);
   set_threads(config.run, launch.local_world_size);
-  const std::unique_ptr<World> world =
-      World::connect(launch,
-                     Identity{build_id(), config_hash(config), key_values(config)},
-                     timeouts(config.parallel.comm),
-                     on_failure);
+  const std::unique_ptr<World> world = World::connect(launch,
+                                                      Identity{.build_id = build_id(),
+                                                               .config_hash = config_hash(config),
+                                                               .config_keys = key_values(config),
+                                                               .device = choice.device,
+                                                               .gpu_uuid = choice.gpu.uuid,
+                                                               .gpu_name = choice.gpu.name},
+                                                      timeouts(config.parallel.comm),
+                                                      on_failure);
   try {
     const int code = body(*world);
     world->close();

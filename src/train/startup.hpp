@@ -49,8 +49,10 @@ void resolve_vocabulary(Config& config);
                                         const Dataset* eval);
 
 /// Number of processes that --nproc asks for. `parallel_data`: what the configuration gives, 0 for
-/// auto. Errors: usage "bad-nproc".
-[[nodiscard]] int num_processes(const std::string& nproc, std::int64_t parallel_data);
+/// auto: then one a GPU. Errors: usage "bad-nproc".
+[[nodiscard]] int num_processes(const std::string& nproc,
+                                std::int64_t parallel_data,
+                                std::int64_t num_gpus = 0);
 
 /// Errors: usage "launch-nested" if a launcher already started more than one process.
 void refuse_nested_launch(const LaunchOptions& launch);

@@ -7,6 +7,7 @@
 #include "optim/norms.hpp"
 #include "optim/update.hpp"
 #include "parallel/pipeline/schedule.hpp"
+#include "train/device_batch.hpp"
 #include "train/records.hpp"
 #include "train/stopwatch.hpp"
 
@@ -185,6 +186,7 @@ StepReport Trainer::step() {
   for (Batch& micro_batch : batch.micro_batches) {
     micro_batch.step = state_.step;
     micro_batch.training = true;
+    micro_batch = to_device(std::move(micro_batch), parts_.config.model, parts_.context.device());
   }
 
   tell("forward and backward");
@@ -282,7 +284,7 @@ EvalReport Trainer::evaluate() {
   tell("evaluation");
   const trace::Scope scope(trace::Phase::eval);
   const EvalReport report = colossal::evaluate(
-      *parts_.stage, *parts_.eval_data, parts_.config.eval, parts_.context, state_.step);
+      *parts_.stage, *parts_.eval_data, parts_.config, parts_.context, state_.step);
   add_side_seconds(report.seconds);
   for (const std::unique_ptr<Hook>& hook : hooks_) {
     hook->on_eval(*this, report);

@@ -46,7 +46,7 @@ TEST_CASE("weights and evaluation data are enough, and tell the same to the last
   for (const FlatShard& shard : model.store->shards()) {
     CHECK(shard.state.empty());
   }
-  const EvalReport report = evaluate(*model.stage, *data, trained.config.eval, trained.context, 3);
+  const EvalReport report = evaluate(*model.stage, *data, trained.config, trained.context, 3);
   CHECK(report.loss == trained.expected.loss);
   CHECK(report.tokens == trained.expected.tokens);
   CHECK(report.samples == data->size());
@@ -61,7 +61,7 @@ TEST_CASE("eval.max_batches ends an evaluation sooner", "[evaluate]") {
   trained.config.eval.max_batches = 2;
   const auto data = open_split(trained.config, Split::eval);
   const LiveModel model = load_model(trained.config, trained.context, trained.checkpoint, Comm());
-  const EvalReport report = evaluate(*model.stage, *data, trained.config.eval, trained.context, 3);
+  const EvalReport report = evaluate(*model.stage, *data, trained.config, trained.context, 3);
   CHECK(report.num_batches == 2);
   CHECK(report.samples == 8);
 }

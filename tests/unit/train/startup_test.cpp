@@ -5,9 +5,11 @@
 #include "support/catch.hpp"
 #include "train/environment.hpp"
 #include "train/foreign.hpp"
+#include "train/rank_device.hpp"
 
 #include <new>
 #include <nlohmann/json.hpp>
+#include <string>
 
 using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
 
@@ -15,10 +17,30 @@ TEST_CASE("--nproc is auto or a number", "[startup]") {
   CHECK(num_processes("auto", 0) == 1);
   CHECK(num_processes("auto", 4) == 4);
   CHECK(num_processes("3", 4) == 3);
+  CHECK(num_processes("auto", 0, 8) == 8);  // one a GPU
+  CHECK(num_processes("auto", 2, 8) == 2);
   for (const char* wrong : {"0", "-1", "2x", "", "1e3", "99999999999"}) {
     INFO(wrong);
     CHECK_THROWS_AS(num_processes(wrong, 0), Error);
   }
+}
+
+TEST_CASE("a collective library must move tensors of the device", "[startup]") {
+  DeviceChoice gpu;
+  gpu.device = at::Device(at::kCUDA, 0);
+  check_backend(CommBackend::automatic, gpu);
+  check_backend(CommBackend::nccl, gpu);
+  check_backend(CommBackend::gloo, {});
+  const auto id_of = [](CommBackend backend, const DeviceChoice& choice) {
+    try {
+      check_backend(backend, choice);
+    } catch (const Error& error) {
+      return std::string(error.id());
+    }
+    return std::string();
+  };
+  CHECK(id_of(CommBackend::gloo, gpu) == "comm-backend");
+  CHECK(id_of(CommBackend::nccl, {}) == "gpu-only");
 }
 
 TEST_CASE("children get the command line without --nproc", "[startup]") {

@@ -1,0 +1,17 @@
+// How does a rank get the device that its configuration asks for?
+#pragma once
+
+#include "mesh/device.hpp"
+
+namespace colossal {
+
+/// The collective library that was asked for moves tensors of `device`. Errors: config "gpu-only",
+/// "comm-backend".
+void check_backend(CommBackend backend, const DeviceChoice& choice);
+
+/// The device of this rank, made ready, its memory and the host's counted and limited as the
+/// configuration says; people are told if it is not what they may expect. Errors:
+/// those of choose_device(), use_device() and check_backend().
+[[nodiscard]] DeviceChoice take_device(const Config& config, const LaunchOptions& launch);
+
+}  // namespace colossal
