@@ -148,6 +148,17 @@ torch_folder() {
   fi
 }
 
+# best_preset: cuda where nvcc is installed and the driver shows a GPU, else cpu.
+best_preset() {
+  local nvcc
+  nvcc=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc) || nvcc=
+  if [ -n "$nvcc" ] && [ -n "$(nvidia-smi -L 2>/dev/null)" ]; then
+    printf 'cuda\n'
+  else
+    printf 'cpu\n'
+  fi
+}
+
 # configure PRESET: runs CMake only the first time and when another LibTorch is named; Ninja re-runs it for the rest.
 configure() {
   local preset=$1 folder=$colossal_root/build/$1 torch werror=ON

@@ -9,7 +9,7 @@ usage() {
 usage: scripts/train.sh CONFIG [option of `colossal-train train`]...
        scripts/train.sh --help
 
-Installs what is missing, builds build/cpu/colossal-train, makes the data files that CONFIG's line
+Installs what is missing, builds build/cpu/colossal-train (build/cuda/colossal-train where nvcc and a GPU are), makes the data files that CONFIG's line
 `# prepare: scripts/data/NAME.sh` stands for, and trains with `--nproc auto` unless --nproc is given. If CONFIG has a
 line `# sample: TEXT`, it then shows (on stderr) how the trained model continues TEXT.
 
@@ -87,7 +87,7 @@ sample() {
   local checkpoint
   checkpoint=$(python3 -c 'import json, sys; print(json.loads(sys.stdin.read().splitlines()[-1])["checkpoint"])' <"$2")
   if [ -n "$checkpoint" ]; then
-    printf '\nsample    (%s generate --help tells how to make others)\n\n' "build/cpu/colossal-train"
+    printf '\nsample    (%s generate --help tells how to make others)\n\n' "build/$preset/colossal-train"
     "$program" generate --checkpoint "$checkpoint" --prompt "$1" --temperature 0.7 --max-tokens 400 -q
   fi
 }
@@ -104,7 +104,8 @@ train_and_sample() {
   return "$code"
 }
 
-setup_and_build() { setup_build && configure cpu && build cpu colossal-train; }
+preset=$(best_preset)
+setup_and_build() { setup_build && configure "$preset" && build "$preset" colossal-train; }
 
 [ $# -gt 0 ] || { usage >&2; exit 2; }
 if [ "$1" = --help ] || [ "$1" = -h ]; then
@@ -113,7 +114,7 @@ if [ "$1" = --help ] || [ "$1" = -h ]; then
 fi
 
 with_lock setup_and_build
-program=$colossal_root/build/cpu/colossal-train
+program=$colossal_root/build/$preset/colossal-train
 options=()
 prompt=
 if ! has_option help "$@" && [ "$1" != -h ]; then

@@ -1,0 +1,183 @@
+// Does a GPU learn what a CPU learns? The same losses and weights, whatever the model, the memory
+// policy and the place of a checkpoint.
+#include "core/error.hpp"
+#include "support/close.hpp"
+#include "support/gpu.hpp"
+#include "support/temp_dir.hpp"
+#include "support/tiny_models.hpp"
+#include "support/training.hpp"
+#include "train/device_batch.hpp"
+
+#include <ATen/ops/full.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
+using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+const at::Device kGpu(at::kCUDA, 0);
+
+Config in(Config config, Precision precision) {
+  config.train.precision = precision;
+  return config;
+}
+
+void check_losses(const Trained& cpu, const Trained& gpu, double tolerance) {
+  REQUIRE(gpu.reports.size() == cpu.reports.size());
+  for (std::size_t i = 0; i < gpu.reports.size(); ++i) {
+    INFO("step " << i + 1);
+    require_relative(cpu.reports[i].loss, gpu.reports[i].loss, tolerance, "loss");
+    require_relative(cpu.reports[i].grad_norm, gpu.reports[i].grad_norm, 10 * tolerance, "norm");
+  }
+}
+
+void check_same(const Config& config, double tolerance, double weights) {
+  const Trained cpu = train(config, ParallelContext(config));
+  const Trained gpu = train(config, ParallelContext(config, kGpu));
+  check_losses(cpu, gpu, tolerance);
+  for (const auto& [name, tensor] : cpu.tensors) {
+    require_close(tensor, gpu.tensors.at(name), weights, name);
+  }
+}
+
+using Choose = std::function<void(ParallelConfig&)>;
+
+Choose gemini(Placement placement, double optim = 0, double param = 0) {
+  return [=](ParallelConfig& parallel) {
+    parallel.gemini = GeminiConfig{};
+    parallel.gemini->placement = placement;
+    parallel.gemini->offload_optim_frac = optim;
+    parallel.gemini->offload_param_frac = param;
+    parallel.gemini->const_budget = 48 << 10;
+    parallel.gemini->chunk_size = 4096;
+  };
+}
+
+Choose zero(std::int64_t stage, Offload offload) {
+  return [=](ParallelConfig& parallel) {
+    parallel.zero.stage = stage;
+    parallel.zero.offload = offload;
+    parallel.zero.bucket_size = 4096;
+  };
+}
+
+std::vector<std::pair<std::string, Choose>> policies() {
+  return {{"zero 0, optimizer on the host", zero(0, Offload::optimizer)},
+          {"zero 2, optimizer on the host", zero(2, Offload::optimizer)},
+          {"zero 3", zero(3, Offload::none)},
+          {"zero 3, all on the host", zero(3, Offload::optimizer_params)},
+          {"gemini, half of the optimizer on the host", gemini(Placement::fixed, 0.5)},
+          {"gemini, all on the host", gemini(Placement::cpu)},
+          {"gemini, a budget", gemini(Placement::constant)},
+          {"gemini, on the device", gemini(Placement::cuda)}};
+}
+
+}  // namespace
+
+TEST_CASE("a GPT in fp32 has the losses of a CPU, dropout included", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  check_same(in(tiny_gpt(), Precision::fp32), 1e-5, 1e-3);
+}
+
+TEST_CASE("a GPT in fp64 has the losses of a CPU", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  check_same(in(tiny_gpt(), Precision::fp64), 1e-9, 1e-6);
+}
+
+TEST_CASE("a classifier has the losses of a CPU", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  check_same(in(tiny_mlp(), Precision::fp32), 1e-5, 1e-3);
+}
+
+TEST_CASE("accumulation and recomputation change nothing on a GPU", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  Config config = split(in(tiny_gpt(), Precision::fp32), 1, 4);
+  check_same(config, 1e-5, 1e-3);
+  config.train.activation_checkpoint.mode = RecomputeMode::full;
+  check_same(config, 1e-5, 1e-3);
+  config.train.activation_checkpoint.mode = RecomputeMode::selective;
+  check_same(config, 1e-5, 1e-3);
+}
+
+TEST_CASE("bf16 on a GPU learns what bf16 on a CPU learns", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  const Config config = in(tiny_gpt(), Precision::bf16);
+  check_losses(
+      train(config, ParallelContext(config)), train(config, ParallelContext(config, kGpu)), 2e-2);
+}
+
+TEST_CASE("every memory policy gives a GPU's losses", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const Config config = in(tiny_gpt(), precision);
+    const Trained whole = train(config, ParallelContext(config, kGpu));
+    for (const auto& [name, choose] : policies()) {
+      for (const std::int64_t accumulation : {1, 2}) {
+        INFO(name << ", accumulation " << accumulation);
+        Config placed = split(config, 1, accumulation);
+        choose(placed.parallel);
+        const Trained run = train(placed, ParallelContext(placed, kGpu));
+        check_losses(whole, run, precision == Precision::fp32 ? 1e-5 : 2e-2);
+      }
+    }
+  }
+}
+
+TEST_CASE("a checkpoint of a GPU goes on on a CPU, and back", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  const Config config = in(tiny_gpt(), Precision::fp32);
+  const ParallelContext cpu(config);
+  const ParallelContext gpu(config, kGpu);
+  const Trained whole = train(config, cpu);
+  for (const auto& [first, second] : {std::pair(&gpu, &cpu), std::pair(&cpu, &gpu)}) {
+    const TempDir folder;
+    const auto begun = make_trainer(config, *first, 3);
+    static_cast<void>(finish(*begun));
+    const auto saved = save(*begun, folder.path(), cpu.comm(data_axes()));
+    const auto resumed = make_trainer(config, *second, config.train.steps.value(), saved);
+    const Trained rest = finish(*resumed);
+    REQUIRE(rest.reports.size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      require_relative(whole.reports[3 + i].loss, rest.reports[i].loss, 1e-5, "loss");
+    }
+  }
+}
+
+TEST_CASE("tokens and labels that a model does not know are refused on the way to a GPU",
+          "[cuda][train]") {
+  NEEDS_GPUS(1)
+  const Config config = tiny_gpt();
+  const auto id_of = [&](std::int64_t token, std::int64_t label) {
+    Batch batch;
+    batch.fields["tokens"] = at::full({2, 3}, token, at::kLong);
+    batch.fields["labels"] = at::full({2, 3}, label, at::kLong);
+    try {
+      const Batch moved = to_device(std::move(batch), config.model, kGpu);
+      CHECK(moved.at("tokens").is_cuda());
+    } catch (const Error& error) {
+      return std::string(error.id());
+    }
+    return std::string();
+  };
+  CHECK(id_of(60, 60).empty());
+  CHECK(id_of(0, kIgnoreLabel).empty());
+  CHECK(id_of(61, 60) == "token-range");
+  CHECK(id_of(-1, 60) == "token-range");
+  CHECK(id_of(60, 61) == "label-range");
+  CHECK(id_of(60, -1) == "label-range");
+}
+
+TEST_CASE("two runs on a GPU are equal to the last bit", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  const Config config = in(tiny_gpt(), Precision::bf16);
+  const Trained first = train(config, ParallelContext(config, kGpu));
+  const Trained second = train(config, ParallelContext(config, kGpu));
+  for (std::size_t i = 0; i < first.reports.size(); ++i) {
+    CHECK(first.reports[i].loss == second.reports[i].loss);
+  }
+}
