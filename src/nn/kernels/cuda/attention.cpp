@@ -3,6 +3,7 @@
 #include "nn/kernels/cuda/attention.hpp"
 
 #include "nn/kernels/cuda/glue.hpp"
+#include "nn/kernels/cuda/pack_launch.hpp"
 #include "nn/kernels/cuda/plain_attention.hpp"
 #include "nn/kernels/element.hpp"
 
@@ -63,6 +64,30 @@ at::Tensor context_of(const at::Tensor& heads) {
   return heads.transpose(1, 2).flatten(2);
 }
 
+/// Gradients of heads into the packed gradient: by one kernel where they lie token by token in
+/// units of 16 bytes, as libraries write them.
+void pack_heads(const QkvViews& heads, const at::Tensor& qkv_grad, const AttentionShape& shape) {
+  const at::Tensor parts[3] = {
+      heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2)};
+  PackRows args{.out = qkv_grad.mutable_data_ptr(), .rows = qkv_grad.size(0) * qkv_grad.size(1)};
+  bool direct = reinterpret_cast<std::uintptr_t>(args.out) % 16 == 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::int64_t bytes = parts[i].size(2) * parts[i].size(3) * parts[i].element_size();
+    args.parts[i] = parts[i].const_data_ptr();
+    args.widths[i] = bytes / 16;
+    direct = direct && parts[i].is_contiguous() && bytes % 16 == 0 &&
+             reinterpret_cast<std::uintptr_t>(args.parts[i]) % 16 == 0;
+  }
+  if (direct) {
+    check_launch(launch_pack_rows(args, stream_of(qkv_grad)), "pack_heads");
+    return;
+  }
+  const QkvViews out = split_heads(qkv_grad, shape);
+  out.q.copy_(heads.q);
+  out.k.copy_(heads.k);
+  out.v.copy_(heads.v);
+}
+
 AttentionResult library_forward(Backend backend,
                                 const at::Tensor& qkv_bsd,
                                 const AttentionShape& shape) {
@@ -118,10 +143,9 @@ at::Tensor library_backward(Backend backend,
                                                                                    unused,
                                                                                    unused);
   at::Tensor qkv_grad = at::empty_like(qkv_bsd);
-  const QkvViews out = split_heads(qkv_grad, shape);
-  out.q.copy_(q_grad);
-  out.k.copy_(sum_heads(k_grad, shape.num_kv_heads));
-  out.v.copy_(sum_heads(v_grad, shape.num_kv_heads));
+  pack_heads({q_grad, sum_heads(k_grad, shape.num_kv_heads), sum_heads(v_grad, shape.num_kv_heads)},
+             qkv_grad,
+             shape);
   return qkv_grad;
 }
 
