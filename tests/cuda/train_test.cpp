@@ -1,6 +1,7 @@
 // Does a GPU learn what a CPU learns? The same losses and weights, whatever the model, the memory
 // policy and the place of a checkpoint.
 #include "core/error.hpp"
+#include "memory/device_memory.hpp"
 #include "support/close.hpp"
 #include "support/gpu.hpp"
 #include "support/temp_dir.hpp"
@@ -126,6 +127,25 @@ TEST_CASE("every memory policy gives a GPU's losses", "[cuda][train]") {
       }
     }
   }
+}
+
+TEST_CASE("placement auto moves optimizers to a GPU that has room", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  count_device_memory(kGpu);
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const Config config = in(tiny_gpt(), precision);
+    const Trained whole = train(config, ParallelContext(config, kGpu));
+    Config placed = config;
+    gemini(Placement::automatic)(placed.parallel);
+    const ParallelContext context(placed, kGpu);
+    Trainer trainer(build(placed, context, {}), {});
+    check_losses(whole, finish(trainer), precision == Precision::fp32 ? 1e-5 : 2e-2);
+    for (const FlatShard& shard : trainer.parts().store->shards()) {
+      CHECK(shard.master.is_cuda());
+      CHECK((!shard.working.defined() || shard.working.is_cuda()));  // what a kernel may write
+    }
+  }
+  count_device_memory(at::kCPU);
 }
 
 TEST_CASE("a checkpoint of a GPU goes on on a CPU, and back", "[cuda][train]") {

@@ -195,9 +195,13 @@ void Chunk::move_optimizer_to_device() {
   home_ = is_home ? shard_.master : home_;
   if (working_on_device_.defined()) {
     shard_.working = std::exchange(working_on_device_, at::Tensor());
+  } else if (apart() && shard_.working.defined()) {
+    // Its home stays on the host, which an update on the device cannot write: publish brings it.
+    shard_.working = at::Tensor();
   }
 }
 
+/// Both ways on one stream: a home that publish has sent to the host is gathered from there next.
 void Chunk::bring(const at::Tensor& to, const at::Tensor& from, bool now) {
   if (to.device() == from.device()) {
     to.copy_(from);

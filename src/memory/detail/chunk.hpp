@@ -92,8 +92,8 @@ class Chunk {
   [[nodiscard]] at::Tensor own_part(const at::Tensor& whole) const;
   /// Whether the host's memory is another one than the device's.
   [[nodiscard]] bool apart() const noexcept { return shared_.to_device != nullptr; }
-  /// to = from, which may be on the host while `to` is on the device: complete after
-  /// finish_gather(), and for what the stream gets next if `now`.
+  /// to = from, one of which may be on the host and the other on the device: complete for the
+  /// device after finish_gather(), and for what the stream gets next if `now`.
   void bring(const at::Tensor& to, const at::Tensor& from, bool now);
   void send_sum();
   void allocate_master();

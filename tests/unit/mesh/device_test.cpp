@@ -26,7 +26,7 @@ LaunchOptions rank_of_host(int local_rank) {
 
 Error refusal(DeviceKind wanted, const GpuSurvey& survey, int local_rank = 0) {
   try {
-    choose_device(wanted, survey, rank_of_host(local_rank));
+    static_cast<void>(choose_device(wanted, survey, rank_of_host(local_rank)));
   } catch (const Error& error) {
     return error;
   }
