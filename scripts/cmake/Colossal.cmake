@@ -44,7 +44,7 @@ function(colossal_test name)
   # Catch, JSON and tensors are read once: half of the time that tests take to compile. Without optimisation: what tests
   # measure is in the libraries, and g++ 12 at -O1 sees bounds crossed inside std::string where none are (GCC bug 105651).
   target_compile_options(${target} PRIVATE ${COLOSSAL_TEST_OPTIONS})
-  if(ARG_KIND STREQUAL "e2e" OR ARG_DEPENDS MATCHES "^(core|config)?$")
+  if(ARG_KIND STREQUAL "e2e" OR "${ARG_DEPENDS}" MATCHES "^(core|config)?$")
     target_precompile_headers(${target} REUSE_FROM colossal_plain_headers)
   else()
     target_precompile_headers(${target} REUSE_FROM colossal_tensor_headers)

@@ -79,23 +79,24 @@ Config random_config(Random& random) {
 std::string describe(const Config& config) {
   const ModelConfig& m = config.model;
   return fmt::format(
-      "{} layers, hidden {}, ffn {}, {}, dropout {}, tied {}, sequence {}, {}, recompute {} every "
+      "{} layers, hidden {}, ffn {}, activation {}, dropout {}, tied {}, sequence {}, {}, "
+      "recompute {} every "
       "{}, "
       "micro {} x {}, policy {}, offload {}, prefetch {}",
       m.num_layers,
       m.hidden_size,
       m.ffn_hidden_size,
-      yaml_word(m.activation),
+      static_cast<int>(m.activation),
       m.dropout,
       m.tie_embeddings,
       config.data.seq_length,
       yaml_word(config.train.precision),
-      yaml_word(config.train.activation_checkpoint.mode),
+      static_cast<int>(config.train.activation_checkpoint.mode),
       config.train.activation_checkpoint.every,
       config.train.micro_batch_size,
       config.train.gradient_accumulation,
       memory_policy(config.parallel),
-      yaml_word(config.parallel.zero.offload),
+      static_cast<int>(config.parallel.zero.offload),
       config.parallel.zero.prefetch);
 }
 
