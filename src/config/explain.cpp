@@ -28,10 +28,22 @@ std::string_view resume_text(ResumeClass resume) {
   return "may change freely";
 }
 
+/// KeyDoc::standard behind the word "default".
+std::string_view standard_of(const KeyDoc& doc) {
+  std::string_view text = doc.standard;
+  for (const std::string_view word : {"default: ", "default "}) {
+    if (text.starts_with(word)) {
+      text.remove_prefix(word.size());
+      break;
+    }
+  }
+  return text;
+}
+
 std::string explained(const KeyDoc& doc) {
   return fmt::format("  type     {}\n  default  {}{}\n  resume   {}\n  meaning  {}\n",
                      doc.type,
-                     doc.standard,
+                     standard_of(doc),
                      doc.variant.empty() ? "" : fmt::format(" (type {} only)", doc.variant),
                      resume_text(doc.resume),
                      doc.help);

@@ -13,13 +13,23 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 namespace colossal {
 namespace {
+
+/// The output, whose folder exists from now on; what is wrong with it is told when it is opened.
+const std::string& in_folder(const std::string& output) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(output).parent_path(), ignored);
+  return output;
+}
 
 constexpr std::size_t kBatchBytesPerCore = 2U << 20U;
 constexpr std::size_t kBatchPieces = 1U << 16U;
@@ -41,7 +51,7 @@ class Preparation {
       : options_(options),
         tokenizer_(open_tokenizer(options.tokenizer)),
         reader_(options.inputs, options.split, *tokenizer_),
-        writer_(options.output, tokenizer_->size()) {
+        writer_(in_folder(options.output), tokenizer_->size()) {
     if (options.end_documents) {
       eod_ = require_eod(*tokenizer_);
     }

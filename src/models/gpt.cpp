@@ -147,6 +147,8 @@ class DecoderBlock : public Block {
     cost.param_bytes = stored_bytes(all(), item);
     cost.activation_bytes = tokens * kept_per_token() + kept_scores_bytes(shape);
     cost.boundary_bytes = tokens * h * item;
+    cost.forward_bytes = linear_forward_bytes({.rows = tokens, .in = f, .out = h},
+                                              layers_.hidden(shape, h).dtype);  // the last product
     cost.backward_bytes =
         std::max(feed_forward_backward_bytes(tokens), attention_backward_bytes(shape));
     return cost;

@@ -171,3 +171,11 @@ TEST_CASE("wrong commands and inputs end with their exit codes", "[dataset]") {
   fs::resize_file(shop.path("out.bin"), fs::file_size(shop.path("out.bin")) - 1);
   fails(4, {"dataset", "inspect", shop.path("out.bin").string()}, "token-file");
 }
+
+TEST_CASE("the folder of the output is made", "[dataset]") {
+  const Workshop shop;
+  const std::string output = shop.path("new/folder/ids").string();
+  run_expecting(
+      0, {"dataset", "prepare", "--tokenizer", "byte", shop.path("a.txt").string(), "-o", output});
+  run_expecting(0, {"dataset", "inspect", output + ".bin"});
+}

@@ -220,6 +220,32 @@ TEST_CASE("every rank leaves a trace that viewers open, and rank 0 prints the ph
   CHECK(count(outcome.err, "resident memory 0.") == 1);
 }
 
+TEST_CASE("a profile shows the gathers and scatters of every stage", "[reporting]") {
+  const TempDir folder;
+  for (const char* stage : {"1", "2", "3"}) {
+    INFO("stage " << stage);
+    const fs::path run_dir = folder.path() / stage;
+    run_expecting(0,
+                  train_tiny(run_dir,
+                             {"--nproc",
+                              "2",
+                              "--set",
+                              "logging.profiler={start_step: 3, steps: 2}",
+                              "--set",
+                              std::string("parallel.zero.stage=") + stage}));
+    const Json trace = Json::parse(read_file(run_dir / "profile" / "step-00000003-rank-0000.json"));
+    int scatters = 0;
+    int gathers = 0;
+    for (const Json& event : trace.at("traceEvents")) {
+      const std::string name = event.value("name", "");
+      scatters += name.starts_with("reduce_scatter") ? 1 : 0;
+      gathers += name.starts_with("all_gather") ? 1 : 0;
+    }
+    CHECK(scatters >= 2);
+    CHECK(gathers >= 2);
+  }
+}
+
 TEST_CASE("profiling does not change the losses", "[reporting]") {
   const TempDir folder;
   run_expecting(0, train_tiny(folder.path() / "a", {"--set", "logging.profiler={start_step: 1}"}));

@@ -49,6 +49,7 @@ struct MixedArrays {
   HalfFormat grad_format = HalfFormat::bf16;
   std::uint16_t* working = nullptr;  ///< bits of working_format; null: none
   HalfFormat working_format = HalfFormat::bf16;
+  bool streams = false;  ///< the copy goes past the caches: nobody reads it soon
 };
 
 /// adam() that reads 16-bit gradients and writes the 16-bit copy of p (rounded to nearest) in the

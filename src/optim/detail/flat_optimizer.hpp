@@ -219,7 +219,8 @@ class FlatOptimizer : public Optimizer {
             .half_grad = half ? arrays.grad.at<const std::uint16_t>(at) : nullptr,
             .grad_format = arrays.grad.format(),
             .working = arrays.working.at<std::uint16_t>(at),
-            .working_format = arrays.working.format()};
+            .working_format = arrays.working.format(),
+            .streams = arrays.is_large};
   }
 
   /// In the order of the pieces, whatever thread made them.

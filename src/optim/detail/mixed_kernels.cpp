@@ -3,7 +3,12 @@
 #include "optim/detail/flat_kernels.hpp"
 #include "optim/detail/half_formats.hpp"
 
+#include <array>
 #include <cmath>
+#include <cstring>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 #include <type_traits>
 
 namespace colossal::detail {
@@ -27,10 +32,11 @@ struct MixedView {
   float* __restrict exp_avg_sq;
   const G* __restrict grad;
   std::uint16_t* __restrict working;
+  bool streams;
 
   [[nodiscard]] COLOSSAL_INLINE MixedView at(std::int64_t i) const {
     std::uint16_t* const copy = working == nullptr ? nullptr : working + i;
-    return {param + i, exp_avg + i, exp_avg_sq + i, grad + i, copy};
+    return {param + i, exp_avg + i, exp_avg_sq + i, grad + i, copy, streams};
   }
 
   /// Asks for the arrays of a later block: five streams are more than the hardware follows over the
@@ -54,6 +60,27 @@ struct MixedView {
     }
   }
 };
+
+/// A block of the copy straight to memory, whose old content need not be read for that. `to` is at
+/// a multiple of 16 bytes.
+COLOSSAL_INLINE void stream_block(const std::uint16_t* from, std::uint16_t* to) {
+#ifdef __SSE2__
+  constexpr auto kVector = static_cast<std::int64_t>(sizeof(__m128i) / sizeof(std::uint16_t));
+  for (std::int64_t i = 0; i < kBlock; i += kVector) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm_load_si128(reinterpret_cast<const __m128i*>(from + i)));
+  }
+#else
+  std::memcpy(to, from, kBlock * sizeof(std::uint16_t));
+#endif
+}
+
+/// Streamed stores are seen by others after this only.
+COLOSSAL_INLINE void end_stream() {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
+}
 
 /// adam_loop() of widened gradients, then the rounded copy.
 template <bool kEpsInside, bool kL2, class Grad, class Copy, class G>
@@ -87,12 +114,37 @@ COLOSSAL_INLINE void mixed_block(const MixedView<G>& view,
   }
 }
 
+/// Blocks whose copies are streamed; returns the elements done.
+template <bool kEpsInside, bool kL2, class Grad, class Copy, class G>
+COLOSSAL_INLINE std::int64_t streamed_loop(const MixedView<G>& view,
+                                           std::int64_t count,
+                                           const AdamFactors& factors) {
+  alignas(64) std::array<std::uint16_t, kBlock> rounded;
+  std::int64_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) {
+    view.at(i + kAhead).template ask_for<false>();
+    MixedView<G> block = view.at(i);
+    block.working = rounded.data();
+    mixed_block<kEpsInside, kL2, Grad, Copy>(block, kBlock, factors);
+    stream_block(rounded.data(), view.working + i);
+  }
+  end_stream();
+  return i;
+}
+
 template <bool kEpsInside, bool kL2, class Grad, class Copy, class G>
 COLOSSAL_INLINE void mixed_loop(const MixedView<G>& view,
                                 std::int64_t count,
                                 const AdamFactors& factors) {
   constexpr bool kCopies = !std::is_same_v<Copy, NoCopy>;
   std::int64_t i = 0;
+  if constexpr (kCopies) {
+    constexpr std::uintptr_t kAligned = 16;
+    const bool aligned = reinterpret_cast<std::uintptr_t>(view.working) % kAligned == 0;
+    if (view.streams && aligned) {
+      i = streamed_loop<kEpsInside, kL2, Grad, Copy>(view, count, factors);
+    }
+  }
   for (; i + kBlock <= count; i += kBlock) {
     view.at(i + kAhead).template ask_for<kCopies>();
     mixed_block<kEpsInside, kL2, Grad, Copy>(view.at(i), kBlock, factors);
@@ -119,7 +171,8 @@ COLOSSAL_INLINE void any_copy(const MixedArrays& arrays,
                               const G* grad,
                               std::int64_t count,
                               const AdamFactors& factors) {
-  const MixedView<G> view{arrays.param, arrays.exp_avg, arrays.exp_avg_sq, grad, arrays.working};
+  const MixedView<G> view{
+      arrays.param, arrays.exp_avg, arrays.exp_avg_sq, grad, arrays.working, arrays.streams};
   if (arrays.working == nullptr) {
     any_mixed<Grad, NoCopy>(view, count, factors);
   } else if (arrays.working_format == HalfFormat::bf16) {

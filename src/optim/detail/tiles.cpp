@@ -38,9 +38,14 @@ Array array_of(const at::Tensor& tensor, at::ScalarType master) {
 std::vector<ShardArrays> arrays_of(std::span<const FlatShard> shards,
                                    std::span<const std::string_view> states) {
   std::vector<ShardArrays> all;
+  std::int64_t total = 0;
+  for (const FlatShard& shard : shards) {
+    total += shard.master.numel();
+  }
   for (const FlatShard& shard : shards) {
     const at::ScalarType master = shard.master.scalar_type();
     ShardArrays& arrays = all.emplace_back();
+    arrays.is_large = total >= kLarge;
     arrays.master = array_of(shard.master, master);
     arrays.grad = array_of(shard.grad, master);
     arrays.working = array_of(shard.working, master);

@@ -44,7 +44,11 @@ struct ShardArrays {
   Array grad;
   Array working;
   std::array<Array, kMostStates> states;
+  bool is_large = false;  ///< all shards together exceed every cache
 };
+
+/// Elements from which ShardArrays::is_large.
+inline constexpr std::int64_t kLarge = 4 << 20;
 
 /// Arrays of each shard with these states. Errors: internal "optimizer-state" if a shard lacks one,
 /// "optimizer-dtype" as array_of().

@@ -358,7 +358,7 @@ TEST_CASE("memory that the disk cannot use is refused", "[memory][nvme]") {
   NvmeFile file({.folder = folder.path()}, kSlots);
   const at::Tensor host = host_empty(3 * 4096, at::kByte);
   const auto id = [&](const at::Tensor& memory) {
-    return error_of([&] { static_cast<void>(file.read(2, memory)); }).id();
+    return std::string(error_of([&] { static_cast<void>(file.read(2, memory)); }).id());
   };
   CHECK(id(host.narrow(0, 8, 4097)) == "nvme-buffer");     // not at a page
   CHECK(id(host.narrow(0, 0, 4096)) == "nvme-buffer");     // smaller than the slot

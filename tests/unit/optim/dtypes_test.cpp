@@ -160,9 +160,9 @@ TEST_CASE("a large working copy is that of the masters, at odd places too", "[op
 TEST_CASE("the mixed kernel equals its three parts to the last bit", "[optim]") {
   detail::AdamFactors factors{.beta1 = 0.9, .beta2 = 0.99, .grad = 0.3, .step = 0.01, .eps = 1e-8};
   for (const bool l2 : {false, true}) {
-    for (const bool inside : {false, true}) {
+    for (const int way : {0, 1, 2, 3}) {
       factors.l2 = l2 ? 0.1 : 0;
-      factors.eps_inside_sqrt = inside;
+      factors.eps_inside_sqrt = way % 2 == 1;
       for (const std::int64_t count : {1, 63, 64, 65, 1003}) {
         const at::Tensor grad = noise(count, 5, at::kBFloat16);
         const at::Tensor wide = grad.to(at::kFloat);
@@ -177,7 +177,8 @@ TEST_CASE("the mixed kernel equals its three parts to the last bit", "[optim]") 
                             .exp_avg_sq = mixed[2].data_ptr<float>(),
                             .half_grad = static_cast<const std::uint16_t*>(grad.const_data_ptr()),
                             .working = static_cast<std::uint16_t*>(working.data_ptr()),
-                            .working_format = detail::HalfFormat::fp16},
+                            .working_format = detail::HalfFormat::fp16,
+                            .streams = way >= 2},
                            count,
                            factors);
         detail::adam(parts[0].data_ptr<float>(),
