@@ -148,16 +148,11 @@ torch_folder() {
   fi
 }
 
+has_nvcc() { (PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin && command -v nvcc >/dev/null); }
+has_gpu() { [ -n "$(nvidia-smi -L 2>/dev/null)" ]; }
+
 # best_preset: cuda where nvcc is installed and the driver shows a GPU, else cpu.
-best_preset() {
-  local nvcc
-  nvcc=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc) || nvcc=
-  if [ -n "$nvcc" ] && [ -n "$(nvidia-smi -L 2>/dev/null)" ]; then
-    printf 'cuda\n'
-  else
-    printf 'cpu\n'
-  fi
-}
+best_preset() { if has_nvcc && has_gpu; then echo cuda; else echo cpu; fi; }
 
 # configure PRESET: runs CMake only the first time and when another LibTorch is named; Ninja re-runs it for the rest.
 configure() {

@@ -131,6 +131,22 @@ sanitizers() {
   run_tests sanitize -R "^unit\.($(IFS='|' && echo "${sanitized[*]}"))$" -j "$(nproc)"
 }
 
+# What GPUs run compiles and links wherever nvcc is; objects without CUDA come from the compiler cache. It runs where a GPU is.
+cuda_part() {
+  if ! has_nvcc || [ ! -e "$(torch_folder)/lib/libtorch_cuda.so" ]; then
+    echo "no nvcc, or a torch without CUDA: skipped"
+    return 0
+  fi
+  local targets
+  mapfile -t targets < <(sed -n 's/^colossal_test(\([a-z]*\) KIND cuda .*/cuda_\1_test/p' tests/cuda/CMakeLists.txt)
+  step "CUDA configuration" configure cuda && step "CUDA build" build cuda colossal-train "${targets[@]}" || return 0
+  if has_gpu; then
+    run_tests cuda -L cuda -j 1
+  else
+    echo "no GPU: built, not run"
+  fi
+}
+
 quick() {
   local folder targets=() names=()
   lint
@@ -163,6 +179,8 @@ everything() {
   configs_are_valid
   heading "address and undefined-behaviour sanitizers"
   sanitizers
+  heading "CUDA"
+  cuda_part
   heading "clang-tidy: names and sizes in changed files"
   step "clang-tidy" tidy "$tidy_fast" < <(changed_files 'src/*.cpp' 'apps/*.cpp')
   heading "slowest files and sizes"

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,8 @@ struct Batch {
   std::int64_t step = 0;
   /// False in evaluation: dropout is off.
   bool training = true;
+  /// What the sum of the losses is multiplied by for the gradient, where it is known.
+  std::optional<double> loss_factor;
 
   /// The field called `name`. Errors: internal "batch-field" if absent.
   [[nodiscard]] const at::Tensor& at(std::string_view name) const {

@@ -29,8 +29,10 @@ StoreOptions store_options(const Config& config) {
   options.compute = dtype(config.train.precision);
   options.master = options.compute == at::kDouble ? at::kDouble : at::kFloat;
   options.grad = grad_dtype(config.train, options.compute, options.master);
-  options.reduce =
-      config.parallel.zero.reduce_dtype == ReduceDtype::fp32 ? options.master : options.grad;
+  // One rank has nothing to add: its gradients stay as they are.
+  const bool wide =
+      config.parallel.zero.reduce_dtype == ReduceDtype::fp32 && config.parallel.data != 1;
+  options.reduce = wide ? options.master : options.grad;
   options.state = config.optimizer.state_dtype == StateDtype::bf16 ? at::kBFloat16 : options.master;
   options.overlap = config.parallel.zero.overlap;
   options.unused_is_zero = config.parallel.zero.unused_params == UnusedParams::zero;

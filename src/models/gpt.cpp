@@ -117,10 +117,10 @@ class DecoderBlock : public Block {
   Activation forward(const Activation& in, const Batch& batch) override {
     auto [normed1_bsh, x_bsh] = norm1_->fork(in["hidden"]);
     const at::Tensor context_bsh = attention_->forward(qkv_->forward(normed1_bsh), batch);
-    x_bsh = dropout1_->forward(out_->forward(context_bsh), x_bsh, batch);
+    x_bsh = add(x_bsh, *out_, context_bsh, *dropout1_, batch);
 
     auto [normed2_bsh, y_bsh] = norm2_->fork(x_bsh);
-    return hidden_only(dropout2_->forward(mlp(normed2_bsh), y_bsh, batch));
+    return hidden_only(add(y_bsh, *down_, inner(normed2_bsh), *dropout2_, batch));
   }
 
   [[nodiscard]] std::vector<BoundarySpec> outputs(const BatchShape& shape) const override {
@@ -155,14 +155,25 @@ class DecoderBlock : public Block {
   }
 
  private:
-  [[nodiscard]] at::Tensor mlp(const at::Tensor& x_bsh) {
+  /// residual + dropout(layer(x)).
+  static at::Tensor add(const at::Tensor& residual_bsh,
+                        Linear& layer,
+                        const at::Tensor& x,
+                        Dropout& dropout,
+                        const Batch& batch) {
+    return dropout.drops(batch) ? dropout.forward(layer.forward(x), residual_bsh, batch)
+                                : layer.forward_onto(residual_bsh, x);
+  }
+
+  /// What the last layer of the feed-forward branch reads.
+  [[nodiscard]] at::Tensor inner(const at::Tensor& x_bsh) {
     at::Tensor up_bsf = up_->forward(x_bsh);
     if (gate_ != nullptr) {
       const Recompute& again = layers_.recompute();
       const Rebuild rebuild = again.gelu || again.mlp ? Rebuild::output : Rebuild::nothing;
       up_bsf = swiglu(gate_->forward(x_bsh), up_bsf, rebuild);
     }
-    return down_->forward(up_bsf);
+    return up_bsf;
   }
 
   [[nodiscard]] std::vector<Parameter*> all() const {
@@ -292,7 +303,7 @@ class HeadBlock : public Block {
     const at::Tensor logits_bsv = head_->forward(norm_->forward(in["hidden"]));
     Activation out;
     if (batch.fields.contains("labels")) {
-      out.loss_sum = loss_->forward(logits_bsv, batch.at("labels"));
+      out.loss_sum = loss_->forward(logits_bsv, batch.at("labels"), batch.loss_factor);
     } else {
       out.set("logits", logits_bsv.narrow(2, 0, vocabulary_));
     }

@@ -63,20 +63,22 @@ struct TokenLossFunction : Function<TokenLossFunction> {
                             const at::Tensor& logits,
                             const at::Tensor& labels,
                             std::int64_t vocabulary,
-                            bool want_grad) {
+                            std::optional<double> grad_factor) {
     at::Tensor logits_mv = detail::rows_of(logits).contiguous();
     at::Tensor loss = kernels::token_loss_tensor(
-        logits_mv, labels.reshape(-1).contiguous(), vocabulary, want_grad);
-    if (want_grad) {
+        logits_mv, labels.reshape(-1).contiguous(), vocabulary, grad_factor);
+    if (grad_factor) {
       ctx->saved_data["grad"] = logits_mv.view(logits.sizes());
+      ctx->saved_data["factor"] = *grad_factor;
     }
     return loss;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     at::Tensor logits_grad = ctx->saved_data["grad"].toTensor();
+    const double factor = ctx->saved_data["factor"].toDouble();
     ctx->saved_data.clear();  // scaled in place: this node runs once
-    kernels::scale_loss_grad(logits_grad, grads[0]);
+    kernels::scale_loss_grad(logits_grad, grads[0], factor);
     return {logits_grad, {}, {}, {}};
   }
 };
@@ -98,9 +100,17 @@ at::Tensor keyed_dropout(const at::Tensor& x,
 
 at::Tensor token_loss(const at::Tensor& logits_bsv,
                       const at::Tensor& labels_bs,
-                      std::int64_t vocabulary) {
-  const bool want_grad = at::GradMode::is_enabled() && logits_bsv.requires_grad();
-  return TokenLossFunction::apply(logits_bsv, labels_bs, vocabulary, want_grad);
+                      std::int64_t vocabulary,
+                      std::optional<double> loss_factor) {
+  const at::ScalarType dtype = logits_bsv.scalar_type();
+  std::optional<double> grad_factor;
+  if (at::GradMode::is_enabled() && logits_bsv.requires_grad()) {
+    grad_factor = loss_factor.value_or(kernels::loss_grad_scale(dtype));
+    if (wide_dtype(dtype) == at::kFloat) {  // as the gradient of the loss will arrive
+      grad_factor = static_cast<double>(static_cast<float>(*grad_factor));
+    }
+  }
+  return TokenLossFunction::apply(logits_bsv, labels_bs, vocabulary, grad_factor);
 }
 
 }  // namespace colossal

@@ -28,6 +28,13 @@ enum class Rebuild : std::uint8_t { nothing, output, product };
                                 std::optional<ActivationKind> activation = std::nullopt,
                                 Rebuild rebuild = Rebuild::nothing);
 
+/// residual_bso + linear(x_bsi), in one kernel where 16 bits of a GPU are in whole packs.
+[[nodiscard]] at::Tensor linear_onto(const at::Tensor& residual_bso,
+                                     const at::Tensor& x_bsi,
+                                     const at::Tensor& weight_oi,
+                                     const at::Tensor& bias_o,
+                                     Rebuild rebuild = Rebuild::nothing);
+
 /// Sizes of one linear() call.
 struct LinearSize {
   std::int64_t rows = 0;
@@ -72,9 +79,11 @@ struct LinearSize {
 
 /// Scalar sum over labelled tokens of the cross entropy (fp32 for 16 bits), see
 /// kernels::token_loss. Consumes logits_bsv: where a gradient is wanted they are overwritten by it,
-/// so nobody may use them after.
+/// so nobody may use them after. `loss_factor`: the gradient that this sum will get, where it is
+/// known already; then backward does not pass over the logits again.
 [[nodiscard]] at::Tensor token_loss(const at::Tensor& logits_bsv,
                                     const at::Tensor& labels_bs,
-                                    std::int64_t vocabulary);
+                                    std::int64_t vocabulary,
+                                    std::optional<double> loss_factor = std::nullopt);
 
 }  // namespace colossal

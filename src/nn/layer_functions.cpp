@@ -1,15 +1,17 @@
 // The autograd nodes of layers that may have their results computed again in backward. A node that
 // does so is known by its users: they keep the node in place of the tensor.
+#include "nn/detail/linear_nodes.hpp"
 #include "nn/detail/product.hpp"
+#include "nn/detail/rebuild.hpp"
 #include "nn/detail/shapes.hpp"
 #include "nn/functions.hpp"
 #include "nn/kernels/activation.hpp"
-#include "nn/kernels/columns.hpp"
 #include "nn/kernels/element.hpp"
 #include "nn/kernels/few_rows.hpp"
 #include "nn/kernels/layer_norm.hpp"
 
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/add.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -18,152 +20,19 @@ namespace colossal {
 
 namespace {
 
+using detail::keep;
+using detail::kept;
+using detail::LinearActFunction;
+using detail::LinearFunction;
 using detail::optional_of;
-using detail::product;
 using detail::rows_of;
+using detail::set_rebuild;
+using detail::take;
 using detail::with_last;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
-
-/// The node that made a tensor, as a value that a context can hold.
-struct Maker : torch::CustomClassHolder {
-  explicit Maker(std::shared_ptr<Node> made_by) : node(std::move(made_by)) {}
-  std::shared_ptr<Node> node;
-};
-
-/// Whether the node computes its first output again when it is asked to (Rebuild).
-bool rebuilds(Node& node);
-/// That output, from what the node keeps; before its own backward only.
-at::Tensor rebuild(Node& node);
-
-/// What a node saves of its input x: nothing if the node that made x computes it again.
-at::Tensor keep(AutogradContext* ctx, const std::string& slot, const at::Tensor& x) {
-  std::shared_ptr<Node> maker = x.grad_fn();
-  if (maker == nullptr || x.output_nr() != 0 || !rebuilds(*maker)) {
-    return x;
-  }
-  ctx->saved_data[slot] = c10::IValue::make_capsule(c10::make_intrusive<Maker>(std::move(maker)));
-  return {};
-}
-
-/// An input that keep() was given, `saved` being what it returned. One that is computed again stays
-/// for the next call.
-at::Tensor kept(AutogradContext* ctx, const std::string& slot, const at::Tensor& saved) {
-  if (saved.defined()) {
-    return saved;
-  }
-  c10::IValue& value = ctx->saved_data.at(slot);
-  if (value.isCapsule()) {
-    value = rebuild(*c10::static_intrusive_pointer_cast<Maker>(value.toCapsule())->node);
-  }
-  return value.toTensor();
-}
-
-/// The same for the last time: what was computed again goes with the caller's tensor.
-at::Tensor take(AutogradContext* ctx, const std::string& slot, const at::Tensor& saved) {
-  at::Tensor x = kept(ctx, slot, saved);
-  ctx->saved_data.erase(slot);
-  return x;
-}
-
-/// Marks the node as one of those for which rebuilds() is true.
-void set_rebuild(AutogradContext* ctx, Rebuild rebuild) {
-  ctx->saved_data["rebuild"] = rebuild != Rebuild::nothing;
-}
-
-struct LinearFunction : Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* ctx,
-                            const at::Tensor& x,
-                            const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias,
-                            Rebuild rebuild) {
-    set_rebuild(ctx, rebuild);
-    const at::Tensor y_mo = multiply(rows_of(x), weight, bias.value_or(at::Tensor()));
-    ctx->save_for_backward({keep(ctx, "x", x), weight, bias.value_or(at::Tensor())});
-    return y_mo.view(with_last(x, weight.size(0)));
-  }
-
-  static at::Tensor rebuild(AutogradContext* ctx) {
-    const variable_list saved = ctx->get_saved_variables();
-    return multiply(rows_of(kept(ctx, "x", saved[0])), saved[1], saved[2]);
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor& weight = saved[1];
-    const at::Tensor g_mo = rows_of(grads[0]);
-    at::Tensor x_grad;
-    at::Tensor bias_grad;
-    if (ctx->needs_input_grad(0)) {
-      x_grad = product(g_mo, weight).view(with_last(grads[0], weight.size(1)));
-    }
-    if (saved[2].defined()) {
-      bias_grad = kernels::column_sums(g_mo);
-    }
-    return {x_grad, product(g_mo.t(), rows_of(take(ctx, "x", saved[0]))), bias_grad, {}};
-  }
-
- private:
-  static at::Tensor multiply(const at::Tensor& x_mi,
-                             const at::Tensor& weight,
-                             const at::Tensor& bias) {
-    return bias.defined() ? product(bias, x_mi, weight.t()) : product(x_mi, weight.t());
-  }
-};
-
-struct LinearActFunction : Function<LinearActFunction> {
-  static at::Tensor forward(AutogradContext* ctx,
-                            const at::Tensor& x,
-                            const at::Tensor& weight,
-                            const at::Tensor& bias,
-                            ActivationKind kind,
-                            Rebuild rebuild) {
-    set_rebuild(ctx, rebuild);
-    const at::Tensor pre_mf = product(rows_of(x), weight.t());
-    const bool drop = rebuild == Rebuild::product;
-    ctx->save_for_backward({keep(ctx, "x", x), weight, bias, drop ? at::Tensor() : pre_mf});
-    ctx->saved_data["kind"] = static_cast<std::int64_t>(kind);
-    return kernels::bias_act_forward(pre_mf, bias, kind).view(with_last(x, weight.size(0)));
-  }
-
-  static at::Tensor rebuild(AutogradContext* ctx) {
-    const variable_list saved = ctx->get_saved_variables();
-    return kernels::bias_act_forward(before_activation(ctx, saved), saved[2], kind_of(ctx));
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor& weight = saved[1];
-    const kernels::BiasActGrad pre = kernels::bias_act_backward(
-        rows_of(grads[0]).contiguous(), before_activation(ctx, saved), saved[2], kind_of(ctx));
-    ctx->saved_data.erase("pre");
-    at::Tensor x_grad;
-    if (ctx->needs_input_grad(0)) {
-      x_grad = product(pre.pre_mf, weight).view(with_last(grads[0], weight.size(1)));
-    }
-    const at::Tensor x_mi = rows_of(take(ctx, "x", saved[0]));
-    return {x_grad, product(pre.pre_mf.t(), x_mi), pre.bias_f, {}, {}};
-  }
-
- private:
-  static ActivationKind kind_of(AutogradContext* ctx) {
-    return static_cast<ActivationKind>(ctx->saved_data["kind"].toInt());
-  }
-
-  /// x W^T; computed again it stays, since the activation and then its gradient need it.
-  static at::Tensor before_activation(AutogradContext* ctx, const variable_list& saved) {
-    if (saved[3].defined()) {
-      return saved[3];
-    }
-    c10::IValue& pre_mf = ctx->saved_data["pre"];
-    if (pre_mf.isNone()) {
-      pre_mf = product(rows_of(kept(ctx, "x", saved[0])), saved[1].t());
-    }
-    return pre_mf.toTensor();
-  }
-};
 
 struct LayerNormForkFunction : Function<LayerNormForkFunction> {
   static variable_list forward(AutogradContext* ctx,
@@ -315,14 +184,18 @@ using Rebuilding = Nodes<LinearFunction,
                          SwigluFunction,
                          AttentionFunction>;
 
-bool rebuilds(Node& node) {
+}  // namespace
+
+bool detail::rebuilds(Node& node) {
   AutogradContext* const ctx = Rebuilding::context(node);
   return ctx != nullptr && ctx->saved_data.at("rebuild").toBool();
 }
 
-at::Tensor rebuild(Node& node) {
+at::Tensor detail::rebuild(Node& node) {
   return Rebuilding::rebuild(node);
 }
+
+namespace {
 
 /// Token by token nobody wants a gradient, and rows must not depend on their neighbours.
 bool is_few_rows(const at::Tensor& x) {
@@ -355,7 +228,20 @@ at::Tensor linear(const at::Tensor& x_bsi,
   if (activation.has_value()) {
     return LinearActFunction::apply(x_bsi, weight_oi, bias_o, *activation, rebuild);
   }
-  return LinearFunction::apply(x_bsi, weight_oi, optional_of(bias_o), rebuild);
+  return LinearFunction::apply(x_bsi, weight_oi, optional_of(bias_o), std::nullopt, rebuild);
+}
+
+at::Tensor linear_onto(const at::Tensor& residual_bso,
+                       const at::Tensor& x_bsi,
+                       const at::Tensor& weight_oi,
+                       const at::Tensor& bias_o,
+                       Rebuild rebuild) {
+  if (!kernels::cuda::fuses_residual(rows_of(residual_bso), rows_of(x_bsi), weight_oi)) {
+    return at::add(residual_bso, linear(x_bsi, weight_oi, bias_o, std::nullopt, rebuild));
+  }
+  // What is added goes on as the stream of residuals, which nobody computes again.
+  return LinearFunction::apply(
+      x_bsi, weight_oi, optional_of(bias_o), residual_bso, Rebuild::nothing);
 }
 
 std::int64_t linear_forward_bytes(const LinearSize& size, at::ScalarType dtype) {

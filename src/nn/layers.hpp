@@ -28,6 +28,8 @@ class Layer {
 class Linear : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& x_bsi) = 0;
+  /// residual_bso + forward(x_bsi), in one kernel where there is one. Not with an activation.
+  virtual at::Tensor forward_onto(const at::Tensor& residual_bso, const at::Tensor& x_bsi) = 0;
 };
 
 /// Rows of a table [rows, hidden] by index.
@@ -57,6 +59,8 @@ class AttentionCore : public Layer {
 /// Inverted dropout of a [B,S,H] activation, keyed by (seed, site, step, global element index).
 class Dropout : public Layer {
  public:
+  /// Whether it drops anything of this batch.
+  [[nodiscard]] virtual bool drops(const Batch& batch) const = 0;
   /// residual + dropout(x); `residual` may be undefined.
   virtual at::Tensor forward(const at::Tensor& x_bsh,
                              const at::Tensor& residual_bsh,
@@ -64,10 +68,13 @@ class Dropout : public Layer {
 };
 
 /// Sum over labelled tokens of the cross entropy of logits_bsv (padded vocabulary columns excluded)
-/// with labels_bs. Consumes the logits: nobody may use them after.
+/// with labels_bs. Consumes the logits: nobody may use them after. `loss_factor`:
+/// Batch::loss_factor.
 class TokenLoss : public Layer {
  public:
-  virtual at::Tensor forward(const at::Tensor& logits_bsv, const at::Tensor& labels_bs) = 0;
+  virtual at::Tensor forward(const at::Tensor& logits_bsv,
+                             const at::Tensor& labels_bs,
+                             std::optional<double> loss_factor) = 0;
 };
 
 /// Which results of layers backward computes again instead of keeping them; the values are the

@@ -48,6 +48,12 @@ class SerialLinear : public Linear {
         x_bsi, weight_.tensor(), bias_ ? bias_->tensor() : at::Tensor(), activation_, rebuild_);
   }
 
+  at::Tensor forward_onto(const at::Tensor& residual_bso, const at::Tensor& x_bsi) override {
+    check(!activation_, ErrorKind::internal, "layer-use", "an activation comes before a residual");
+    return linear_onto(
+        residual_bso, x_bsi, weight_.tensor(), bias_ ? bias_->tensor() : at::Tensor(), rebuild_);
+  }
+
   std::vector<Parameter*> parameters() override {
     return bias_ ? std::vector<Parameter*>{&weight_, &*bias_} : std::vector<Parameter*>{&weight_};
   }
@@ -151,10 +157,12 @@ class SerialDropout : public Dropout {
   SerialDropout(const DropoutSpec& spec, std::uint64_t seed)
       : stream_(stream_key(seed, spec.site)), p_(spec.p) {}
 
+  [[nodiscard]] bool drops(const Batch& batch) const override { return p_ > 0 && batch.training; }
+
   at::Tensor forward(const at::Tensor& x_bsh,
                      const at::Tensor& residual_bsh,
                      const Batch& batch) override {
-    if (p_ == 0 || !batch.training) {
+    if (!drops(batch)) {
       return residual_bsh.defined() ? at::add(residual_bsh, x_bsh) : x_bsh;
     }
     const std::int64_t sample_numel = x_bsh.size(1) * x_bsh.size(2);
@@ -246,8 +254,10 @@ class SerialTokenLoss : public TokenLoss {
  public:
   explicit SerialTokenLoss(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
 
-  at::Tensor forward(const at::Tensor& logits_bsv, const at::Tensor& labels_bs) override {
-    return token_loss(logits_bsv, labels_bs, vocabulary_);
+  at::Tensor forward(const at::Tensor& logits_bsv,
+                     const at::Tensor& labels_bs,
+                     std::optional<double> loss_factor) override {
+    return token_loss(logits_bsv, labels_bs, vocabulary_, loss_factor);
   }
 
   std::vector<Parameter*> parameters() override { return {}; }

@@ -183,7 +183,11 @@ StepReport Trainer::step() {
         "step {}: none of the {} samples has a label to learn from",
         report.step,
         totals.samples);
+  const double loss_factor = poison == fault::Poison::gradient
+                                 ? std::numeric_limits<double>::infinity()
+                                 : report.loss_scale / static_cast<double>(totals.labelled);
   for (Batch& micro_batch : batch.micro_batches) {
+    micro_batch.loss_factor = loss_factor;
     micro_batch.step = state_.step;
     micro_batch.training = true;
     micro_batch = to_device(std::move(micro_batch), parts_.config.model, parts_.context.device());
@@ -191,9 +195,7 @@ StepReport Trainer::step() {
 
   tell("forward and backward");
   parts_.store->begin_gradients();
-  parts_.stage->begin_step(poison == fault::Poison::gradient
-                               ? std::numeric_limits<double>::infinity()
-                               : report.loss_scale / static_cast<double>(totals.labelled));
+  parts_.stage->begin_step(loss_factor);
   const at::Tensor loss_sum =
       run_schedule(one_stage_schedule(static_cast<int>(batch.micro_batches.size())),
                    batch.micro_batches,

@@ -234,11 +234,11 @@ TEST_CASE("GPU: token loss", "[cuda][kernels]") {
         const at::Tensor exact = logits.to(at::kDouble);
         at::Tensor there = on_gpu(logits, padding == 3);
         const at::Tensor before = there.clone();
-        const double loss = kernels::token_loss(logits, labels, vocabulary, true);
+        const double loss = kernels::token_loss(logits, labels, vocabulary, 1.0);
         const at::Tensor eval =
-            kernels::token_loss_tensor(there, on_gpu(labels), vocabulary, false);
+            kernels::token_loss_tensor(there, on_gpu(labels), vocabulary, std::nullopt);
         REQUIRE(at::equal(there, before));
-        const at::Tensor seen = kernels::token_loss_tensor(there, on_gpu(labels), vocabulary, true);
+        const at::Tensor seen = kernels::token_loss_tensor(there, on_gpu(labels), vocabulary, 1.0);
         REQUIRE(at::equal(seen, eval));
         REQUIRE(seen.scalar_type() == wide_dtype(dtype));
         INFO(vocabulary << " + " << padding);
@@ -255,17 +255,17 @@ TEST_CASE("GPU: extremes of the loss", "[cuda][kernels]") {
   at::Tensor far = at::full({2, 16}, -infinity, at::TensorOptions(kGpu));
   far.select(1, 9).fill_(1e30);
   const at::Tensor labels = at::full({2}, 9, at::TensorOptions(at::kLong).device(kGpu));
-  REQUIRE(kernels::token_loss_tensor(far, labels, 16, true).item<double>() == 0);
+  REQUIRE(kernels::token_loss_tensor(far, labels, 16, 1.0).item<double>() == 0);
   REQUIRE(far.abs().max().item<double>() == 0);
   for (const double bad : {infinity, std::nan("")}) {
     at::Tensor logits = at::zeros({2, 5000}, at::TensorOptions(kGpu));
     logits.select(0, 1).select(0, 4001).fill_(bad);
-    REQUIRE(std::isnan(kernels::token_loss_tensor(logits, labels, 5000, true).item<double>()));
+    REQUIRE(std::isnan(kernels::token_loss_tensor(logits, labels, 5000, 1.0).item<double>()));
   }
   for (const std::int64_t label : {-1, 16}) {
     at::Tensor logits = at::zeros({2, 24}, at::TensorOptions(kGpu));
     const at::Tensor wrong = at::full({2}, label, at::TensorOptions(at::kLong).device(kGpu));
-    REQUIRE(std::isnan(kernels::token_loss_tensor(logits, wrong, 16, true).item<double>()));
+    REQUIRE(std::isnan(kernels::token_loss_tensor(logits, wrong, 16, 1.0).item<double>()));
     REQUIRE(at::isnan(logits.narrow(1, 0, 16)).all().item<bool>());
   }
 }
@@ -277,9 +277,12 @@ TEST_CASE("GPU: the gradient of the loss is scaled by a number of the device", "
       at::Tensor cpu = normal_tensor({count}, "x", dtype);
       at::Tensor gpu = on_gpu(cpu);
       const at::Tensor factor = at::full({}, 0.37, wide_dtype(dtype));
-      kernels::scale_loss_grad(cpu, factor);
-      kernels::scale_loss_grad(gpu, factor.to(kGpu));
+      kernels::scale_loss_grad(cpu, factor, 0.5);
+      kernels::scale_loss_grad(gpu, factor.to(kGpu), 0.5);
       require_same(cpu, gpu, "scaled gradient");
+      const at::Tensor before = gpu.clone();
+      kernels::scale_loss_grad(gpu, factor.to(kGpu), factor.item<double>());
+      REQUIRE(at::equal(gpu, before));
     }
   }
 }

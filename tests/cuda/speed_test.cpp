@@ -115,13 +115,13 @@ TEST_CASE("GPU: rates of the loss and of tables", "[.speed]") {
   const std::int64_t bytes = 2 * kRows * kPadded;
   // one reading from memory and one writing: the second reading is meant to come from the cache
   measure("token loss and gradient", 2 * bytes, [&] {
-    (void)kernels::token_loss_tensor(logits, labels, kVocabulary, true);
+    (void)kernels::token_loss_tensor(logits, labels, kVocabulary, 1.0);
   });
   measure("token loss", bytes, [&] {
-    (void)kernels::token_loss_tensor(logits, labels, kVocabulary, false);
+    (void)kernels::token_loss_tensor(logits, labels, kVocabulary, std::nullopt);
   });
   const at::Tensor one = at::full({}, 1.0, at::TensorOptions(at::kFloat).device(kGpu));
-  measure("scale of the gradient", 2 * bytes, [&] { kernels::scale_loss_grad(logits, one); });
+  measure("scale of the gradient", 2 * bytes, [&] { kernels::scale_loss_grad(logits, one, 2); });
   const at::Tensor table = random({kPadded, kHidden});
   const at::Tensor tokens = at::arange(kTokens, indices).mul(7919).remainder(kVocabulary);
   const at::Tensor grad = random({kTokens, kHidden});

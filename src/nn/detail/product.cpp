@@ -1,6 +1,7 @@
 // Which products can LibTorch do well?
 #include "nn/detail/product.hpp"
 
+#include "nn/kernels/cuda/linear.hpp"
 #include "nn/kernels/element.hpp"
 
 #include <ATen/ops/addmm.h>
@@ -24,13 +25,19 @@ bool multiplies_fast(at::ScalarType dtype) {
 }  // namespace
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-  return a.is_cuda() || multiplies_fast(a.scalar_type())
+  if (a.is_cuda()) {
+    return kernels::cuda::product(a, b);
+  }
+  return multiplies_fast(a.scalar_type())
              ? at::mm(a, b)
              : at::mm(kernels::widened(a), kernels::widened(b)).to(a.scalar_type());
 }
 
 at::Tensor product(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b) {
-  return a.is_cuda() || multiplies_fast(a.scalar_type())
+  if (a.is_cuda()) {
+    return kernels::cuda::product(bias, a, b);
+  }
+  return multiplies_fast(a.scalar_type())
              ? at::addmm(bias, a, b)
              : at::addmm(kernels::widened(bias), kernels::widened(a), kernels::widened(b))
                    .to(a.scalar_type());

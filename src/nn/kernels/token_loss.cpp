@@ -18,25 +18,33 @@ namespace colossal::kernels {
 namespace {
 
 template <class S>
-inline constexpr double kLossGradScale = std::is_same_v<S, c10::Half> ? kHalfLossGradScale : 1;
-
-template <class S>
 struct Args {
   S* logits;
   const std::int64_t* labels;
   std::int64_t width;  // padded
   std::int64_t vocabulary;
   bool want_grad;
+  Wide<S> grad_factor;
 };
 
-/// The gradient of a row in place of its logits z: (softmax(z) - onehot) * kLossGradScale.
+/// The largest logit of a row, and the sum of exp(z - top).
+template <class T>
+struct Softmax {
+  T top;
+  T sum;
+};
+
+/// The gradient of a row in place of its logits z: (softmax(z) - onehot) * grad_factor.
 template <class S>
-[[gnu::always_inline]] inline void write_gradient(
-    S* __restrict z, std::int64_t vocabulary, std::int64_t label, Wide<S> top, Wide<S> sum) {
+[[gnu::always_inline]] inline void write_gradient(const Args<S>& a,
+                                                  S* __restrict z,
+                                                  std::int64_t label,
+                                                  const Softmax<Wide<S>>& softmax) {
   using T = Wide<S>;
-  constexpr T kScale = T(kLossGradScale<S>);
-  const T inverse = kScale / sum;
-  const T at_label = vector_exp(load(z[label]) - top) * inverse - kScale;
+  const T top = softmax.top;
+  const T inverse = a.grad_factor / softmax.sum;
+  const T at_label = vector_exp(load(z[label]) - top) * inverse - a.grad_factor;
+  const std::int64_t vocabulary = a.vocabulary;
   for (std::int64_t v = 0; v < vocabulary; ++v) {
     z[v] = store<S>(vector_exp(load(z[v]) - top) * inverse);
   }
@@ -45,15 +53,13 @@ template <class S>
 
 /// The same for wide elements, where z holds exp(z - top) already: nothing is rounded on the way.
 template <class T>
-[[gnu::always_inline]] inline void normalise(T* __restrict z,
-                                             std::int64_t vocabulary,
-                                             std::int64_t label,
-                                             T sum) {
-  const T inverse = T{1} / sum;
+[[gnu::always_inline]] inline void normalise(
+    T* __restrict z, std::int64_t vocabulary, std::int64_t label, T sum, T factor) {
+  const T inverse = factor / sum;
   for (std::int64_t v = 0; v < vocabulary; ++v) {
     z[v] *= inverse;
   }
-  z[label] -= T{1};
+  z[label] -= factor;
 }
 
 /// Sum of exp(z - top), which takes the place of z.
@@ -68,7 +74,7 @@ template <class T>
   return sum;
 }
 
-/// -log softmax(z)[label]; with want_grad, z becomes (softmax - onehot) * kLossGradScale.
+/// -log softmax(z)[label]; with want_grad, z becomes (softmax - onehot) * grad_factor.
 template <class S>
 [[gnu::always_inline]] inline double row_loss(const Args<S>& a, std::int64_t r) {
   using T = Wide<S>;
@@ -85,7 +91,7 @@ template <class S>
   if constexpr (!kIsHalf<S>) {
     if (a.want_grad) {
       sum = exponentials(z, a.vocabulary, top);
-      normalise(z, a.vocabulary, label, sum);
+      normalise(z, a.vocabulary, label, sum, a.grad_factor);
       return std::log(static_cast<double>(sum)) + static_cast<double>(top - target);
     }
   }
@@ -95,7 +101,7 @@ template <class S>
   }
   if constexpr (kIsHalf<S>) {
     if (a.want_grad) {
-      write_gradient(z, a.vocabulary, label, top, sum);
+      write_gradient(a, z, label, {top, sum});
     }
   }
   return std::log(static_cast<double>(sum)) + static_cast<double>(top - target);
@@ -148,15 +154,15 @@ void check_labels(const at::Tensor& labels_m, std::int64_t vocabulary) {
 }  // namespace
 
 double loss_grad_scale(at::ScalarType dtype) noexcept {
-  return dtype == at::kHalf ? kHalfLossGradScale : 1;
+  return dtype == at::kHalf ? 0x1p15 : 1;
 }
 
 double token_loss(at::Tensor& logits_mv,
                   const at::Tensor& labels_m,
                   std::int64_t vocabulary,
-                  bool want_grad) {
+                  std::optional<double> grad_factor) {
   if (logits_mv.is_cuda()) {
-    return cuda::token_loss(logits_mv, labels_m, vocabulary, want_grad).item<double>();
+    return cuda::token_loss(logits_mv, labels_m, vocabulary, grad_factor).item<double>();
   }
   check_labels(labels_m, vocabulary);
   // one partial sum per thread, added in thread order: the result depends on their number only
@@ -166,7 +172,8 @@ double token_loss(at::Tensor& logits_mv,
                        labels_m.const_data_ptr<std::int64_t>(),
                        logits_mv.size(1),
                        vocabulary,
-                       want_grad};
+                       grad_factor.has_value(),
+                       static_cast<Wide<T>>(grad_factor.value_or(1))};
     parallel_rows(logits_mv.size(0), args.width, [&](std::int64_t begin, std::int64_t end) {
       sums[static_cast<std::size_t>(at::get_thread_num())] += part_loss(args, begin, end);
     });
@@ -177,20 +184,19 @@ double token_loss(at::Tensor& logits_mv,
 at::Tensor token_loss_tensor(at::Tensor& logits_mv,
                              const at::Tensor& labels_m,
                              std::int64_t vocabulary,
-                             bool want_grad) {
+                             std::optional<double> grad_factor) {
   if (logits_mv.is_cuda()) {
-    return cuda::token_loss(logits_mv, labels_m, vocabulary, want_grad);
+    return cuda::token_loss(logits_mv, labels_m, vocabulary, grad_factor);
   }
-  return at::scalar_tensor(token_loss(logits_mv, labels_m, vocabulary, want_grad),
+  return at::scalar_tensor(token_loss(logits_mv, labels_m, vocabulary, grad_factor),
                            logits_mv.options().dtype(wide_dtype(logits_mv.scalar_type())));
 }
 
-void scale_loss_grad(at::Tensor& logits_grad, const at::Tensor& loss_grad) {
-  const double scale = loss_grad_scale(logits_grad.scalar_type());
+void scale_loss_grad(at::Tensor& logits_grad, const at::Tensor& loss_grad, double grad_factor) {
   if (logits_grad.is_cuda()) {
-    cuda::scale_loss_grad(logits_grad, loss_grad, 1 / scale);
-  } else {
-    logits_grad.mul_(loss_grad.item<double>() / scale);
+    cuda::scale_loss_grad(logits_grad, loss_grad, grad_factor);
+  } else if (const double factor = loss_grad.item<double>(); factor != grad_factor) {
+    logits_grad.mul_(factor / grad_factor);
   }
 }
 

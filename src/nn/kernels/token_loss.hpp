@@ -5,25 +5,24 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace colossal::kernels {
 
-/// Factor of the gradient that token_loss writes for fp16: a probability is at most 1 and often
-/// below what fp16 can hold, so it is kept in the upper part of the range.
-inline constexpr double kHalfLossGradScale = 0x1p15;
-
-/// The factor for logits of `dtype`; a power of two.
+/// A factor for the gradient of logits of `dtype` where that of the loss is not known in forward; a
+/// power of two. For fp16: a probability is at most 1 and often below what fp16 can hold, so it is
+/// kept in the upper part of the range.
 [[nodiscard]] double loss_grad_scale(at::ScalarType dtype) noexcept;
 
 /// Sum over rows whose label is not kIgnoreLabel of -log softmax(logits_mv[:, :vocabulary])[label];
-/// within a row in fp32 at least, over rows in fp64. With `want_grad`, logits_mv is overwritten by
-/// the gradient of that sum times loss_grad_scale() (zero in columns >= vocabulary and in ignored
+/// within a row in fp32 at least, over rows in fp64. With `grad_factor`, logits_mv is overwritten
+/// by the gradient of that sum times the factor (zero in columns >= vocabulary and in ignored
 /// rows). logits contiguous, any floating dtype; labels_m contiguous int64. Errors: data
 /// "label-range" for a label outside the vocabulary.
 [[nodiscard]] double token_loss(at::Tensor& logits_mv,
                                 const at::Tensor& labels_m,
                                 std::int64_t vocabulary,
-                                bool want_grad);
+                                std::optional<double> grad_factor);
 
 /// token_loss() as a scalar tensor of fp32 at least, where the logits are. On a GPU nobody waits
 /// for it, so that a label outside the vocabulary makes loss and gradient NaN in place of the
@@ -31,10 +30,11 @@ inline constexpr double kHalfLossGradScale = 0x1p15;
 [[nodiscard]] at::Tensor token_loss_tensor(at::Tensor& logits_mv,
                                            const at::Tensor& labels_m,
                                            std::int64_t vocabulary,
-                                           bool want_grad);
+                                           std::optional<double> grad_factor);
 
 /// What token_loss() left in place of the logits, times the gradient `loss_grad` of the loss
-/// (scalar, its dtype) over loss_grad_scale(): the gradient of the logits.
-void scale_loss_grad(at::Tensor& logits_grad, const at::Tensor& loss_grad);
+/// (scalar, its dtype) over the `grad_factor` that it was given: the gradient of the logits.
+/// Nothing is done where both are equal.
+void scale_loss_grad(at::Tensor& logits_grad, const at::Tensor& loss_grad, double grad_factor);
 
 }  // namespace colossal::kernels

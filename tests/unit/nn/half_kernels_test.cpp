@@ -141,13 +141,13 @@ TEST_CASE("token loss of 16 bits", "[kernels][half]") {
       at::Tensor labels = at::arange(37).remainder(vocabulary);
       labels.select(0, 3).fill_(kIgnoreLabel);
       at::Tensor expected = wide(logits);
-      const double loss = kernels::token_loss(expected, labels, vocabulary, true);
+      const double loss = kernels::token_loss(expected, labels, vocabulary, 1.0);
       const at::Tensor before = logits.clone();
-      const double seen = kernels::token_loss(logits, labels, vocabulary, false);
+      const double seen = kernels::token_loss(logits, labels, vocabulary, std::nullopt);
       REQUIRE(at::equal(before, logits));
       REQUIRE(seen == Approx(loss).epsilon(1e-6).margin(1e-6));
-      REQUIRE(kernels::token_loss(logits, labels, vocabulary, true) == seen);
       const double scale = kernels::loss_grad_scale(dtype);
+      REQUIRE(kernels::token_loss(logits, labels, vocabulary, scale) == seen);
       require_rounded(expected.mul(scale), logits, "gradient");
     }
   }
@@ -156,8 +156,9 @@ TEST_CASE("token loss of 16 bits", "[kernels][half]") {
 TEST_CASE("fp16 keeps the gradients of improbable tokens", "[kernels][half]") {
   const std::int64_t vocabulary = 50'000;  // 1 / 50 000 = 2e-5 is a subnormal number of fp16
   at::Tensor logits = at::zeros({1, vocabulary}, at::kHalf);
-  (void)kernels::token_loss(logits, at::zeros({1}, at::kLong), vocabulary, true);
-  const double kept = logits.select(1, 1).item<double>() / kernels::loss_grad_scale(at::kHalf);
+  const double scale = kernels::loss_grad_scale(at::kHalf);
+  (void)kernels::token_loss(logits, at::zeros({1}, at::kLong), vocabulary, scale);
+  const double kept = logits.select(1, 1).item<double>() / scale;
   REQUIRE(kept == Approx(2e-5).epsilon(0x1p-11));
 }
 

@@ -166,8 +166,7 @@ TEST_CASE("a model that knows nothing loses log V a token", "[properties]") {
   for (const at::ScalarType dtype : kDtypes) {
     for (const std::int64_t vocabulary : {1, 2, 256, 50257}) {
       at::Tensor logits = at::full({3, vocabulary}, -2.5, at::dtype(dtype));
-      const double loss =
-          kernels::token_loss(logits, at::zeros({3}, at::kLong), vocabulary, /*want_grad=*/true);
+      const double loss = kernels::token_loss(logits, at::zeros({3}, at::kLong), vocabulary, 1.0);
       CHECK(loss == Approx(3 * std::log(static_cast<double>(vocabulary))).margin(1e-6));
       const double right = logits.select(1, 0).sum().item<double>();
       CHECK(right == Approx(3.0 / static_cast<double>(vocabulary) - 3).margin(1e-5));
@@ -179,10 +178,10 @@ TEST_CASE("the loss does not change when all logits of a row do", "[properties]"
   const at::Tensor base = normal_tensor({8, 40}, "logits").mul(3);
   const at::Tensor labels = at::full({8}, 7, at::kLong);
   at::Tensor first = base.clone();
-  const double loss = kernels::token_loss(first, labels, 40, true);
+  const double loss = kernels::token_loss(first, labels, 40, 1.0);
   for (const double shift : {-700.0, 1.0, 1e4}) {
     at::Tensor shifted = base.add(shift);
-    CHECK(kernels::token_loss(shifted, labels, 40, true) == Approx(loss).epsilon(1e-9));
+    CHECK(kernels::token_loss(shifted, labels, 40, 1.0) == Approx(loss).epsilon(1e-9));
     require_close(first, shifted, 1e-9, "gradient");
   }
   CHECK(first.sum(1).abs().max().item<double>() < 1e-12);  // probabilities sum to one
@@ -192,7 +191,7 @@ TEST_CASE("a batch without labels has no loss and no gradient", "[properties]") 
   for (const at::ScalarType dtype : kDtypes) {
     at::Tensor logits = normal_tensor({4, 10}, "logits", dtype);
     const at::Tensor labels = at::full({4}, kIgnoreLabel, at::kLong);
-    CHECK(kernels::token_loss(logits, labels, 10, true) == 0);
+    CHECK(kernels::token_loss(logits, labels, 10, 1.0) == 0);
     CHECK(is_zero(logits));
   }
 }
@@ -207,8 +206,8 @@ TEST_CASE("what is not finite is not hidden by the loss", "[properties]") {
         logits.select(0, 1).select(0, column).fill_(value);
         at::Tensor with_grad = logits.clone();
         const at::Tensor labels = at::ones({2}, at::kLong);
-        CHECK_FALSE(std::isfinite(kernels::token_loss(logits, labels, 41, false)));
-        CHECK_FALSE(std::isfinite(kernels::token_loss(with_grad, labels, 41, true)));
+        CHECK_FALSE(std::isfinite(kernels::token_loss(logits, labels, 41, std::nullopt)));
+        CHECK_FALSE(std::isfinite(kernels::token_loss(with_grad, labels, 41, 1.0)));
       }
     }
   }

@@ -63,9 +63,9 @@ TEST_CASE("token loss equals ATen; ignored rows and padding get no gradient", "[
       const at::Tensor expected = at::cross_entropy_loss(leaf, labels, {}, 2);  // 2: sum
       expected.backward();
       const at::Tensor kept = logits.clone();
-      const double seen = kernels::token_loss(logits, labels, vocabulary, false);
+      const double seen = kernels::token_loss(logits, labels, vocabulary, std::nullopt);
       REQUIRE(at::equal(kept, logits));  // without a gradient the logits stay
-      const double loss = kernels::token_loss(logits, labels, vocabulary, true);
+      const double loss = kernels::token_loss(logits, labels, vocabulary, 1.0);
       const double tolerance = tolerance_of(dtype);
       REQUIRE(seen == Approx(expected.item<double>()).epsilon(tolerance).margin(1e-6));
       REQUIRE(loss == Approx(seen).epsilon(tolerance).margin(1e-12));
@@ -79,7 +79,7 @@ TEST_CASE("token loss equals ATen; ignored rows and padding get no gradient", "[
 TEST_CASE("token loss is right where exp overflows", "[kernels]") {
   at::Tensor logits = at::zeros({1, 3}, at::kFloat);
   logits.select(1, 0).fill_(1e4);
-  const double loss = kernels::token_loss(logits, at::zeros({1}, at::kLong), 3, true);
+  const double loss = kernels::token_loss(logits, at::zeros({1}, at::kLong), 3, 1.0);
   REQUIRE(loss == 0);
   REQUIRE(std::isfinite(logits.abs().sum().item<double>()));
 }
@@ -88,7 +88,7 @@ TEST_CASE("a label outside the vocabulary is a data error", "[kernels]") {
   for (const std::int64_t label : {-1, 3}) {
     at::Tensor logits = at::zeros({1, 4});
     try {
-      (void)kernels::token_loss(logits, at::zeros({1}, at::kLong).fill_(label), 3, false);
+      (void)kernels::token_loss(logits, at::zeros({1}, at::kLong).fill_(label), 3, std::nullopt);
       FAIL("the label was accepted");
     } catch (const Error& error) {
       REQUIRE(error.id() == "label-range");

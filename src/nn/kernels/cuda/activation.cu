@@ -97,7 +97,8 @@ __global__ void bias_act_kernel(Rows<S> a) {
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x) * N;
   const bool inside = column < a.width;
-  const Pack<S, N> bias = inside ? load_pack<N>(a.bias + column) : Pack<S, N>{};
+  const Pack<S, N> bias =
+      inside && a.bias != nullptr ? load_pack<N>(a.bias + column) : Pack<S, N>{};
   Wide<S> sums[N] = {};
   for_rows(inside ? a.rows : 0, [&](std::int64_t r) {
     const std::int64_t at = r * a.width + column;

@@ -8,6 +8,7 @@
 #include "nn/kernels/cuda/embedding.hpp"
 #include "nn/kernels/cuda/few_rows.hpp"
 #include "nn/kernels/cuda/layer_norm.hpp"
+#include "nn/kernels/cuda/linear.hpp"
 #include "nn/kernels/cuda/token_loss.hpp"
 
 namespace colossal::kernels::cuda {
@@ -95,11 +96,51 @@ LayerNormGrad layer_norm_backward(const at::Tensor& /*grad_mh*/,
 at::Tensor token_loss(at::Tensor& /*logits_mv*/,
                       const at::Tensor& /*labels_m*/,
                       std::int64_t /*vocabulary*/,
-                      bool /*want_grad*/) {
+                      std::optional<double> /*grad_factor*/) {
   missing("token_loss");
 }
-void scale_loss_grad(at::Tensor& /*grad*/, const at::Tensor& /*factor*/, double /*constant*/) {
+void scale_loss_grad(at::Tensor& /*grad*/, const at::Tensor& /*factor*/, double /*expected*/) {
   missing("scale_loss_grad");
+}
+
+bool fuses_gelu(const at::Tensor& /*x_mi*/,
+                const at::Tensor& /*weight_fi*/,
+                ActivationKind /*kind*/) {
+  return false;
+}
+LinearGelu linear_gelu(const at::Tensor& /*x_mi*/,
+                       const at::Tensor& /*weight_fi*/,
+                       const at::Tensor& /*bias_f*/) {
+  missing("linear_gelu");
+}
+BiasActGrad linear_gelu_backward(const at::Tensor& /*g_mo*/,
+                                 const at::Tensor& /*weight_of*/,
+                                 const at::Tensor& /*pre_mf*/) {
+  missing("linear_gelu_backward");
+}
+at::Tensor product(const at::Tensor& /*a_mk*/, const at::Tensor& /*b_kn*/) {
+  missing("product");
+}
+at::Tensor product(const at::Tensor& /*bias_n*/,
+                   const at::Tensor& /*a_mk*/,
+                   const at::Tensor& /*b_kn*/) {
+  missing("product");
+}
+bool fuses_residual(const at::Tensor& /*residual_mo*/,
+                    const at::Tensor& /*x_mi*/,
+                    const at::Tensor& /*weight_oi*/) {
+  return false;
+}
+at::Tensor product_onto(const at::Tensor& /*residual_mn*/,
+                        const at::Tensor& /*bias_n*/,
+                        const at::Tensor& /*a_mk*/,
+                        const at::Tensor& /*b_kn*/) {
+  missing("product_onto");
+}
+bool add_weight_gradient(const at::Tensor& /*grad_oi*/,
+                         const at::Tensor& /*g_mo*/,
+                         const at::Tensor& /*x_mi*/) {
+  missing("add_weight_gradient");
 }
 
 }  // namespace colossal::kernels::cuda

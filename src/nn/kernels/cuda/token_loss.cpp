@@ -13,7 +13,7 @@ namespace colossal::kernels::cuda {
 at::Tensor token_loss(at::Tensor& logits_mv,
                       const at::Tensor& labels_m,
                       std::int64_t vocabulary,
-                      bool want_grad) {
+                      std::optional<double> grad_factor) {
   const std::int64_t rows = logits_mv.size(0);
   const at::Tensor row_loss_m = at::empty({rows}, logits_mv.options().dtype(at::kDouble));
   at::Tensor loss = at::empty({}, logits_mv.options().dtype(wide_dtype(logits_mv.scalar_type())));
@@ -26,14 +26,14 @@ at::Tensor token_loss(at::Tensor& logits_mv,
                                   .width = logits_mv.size(1),
                                   .vocabulary = vocabulary,
                                   .ignored = kIgnoreLabel,
-                                  .grad_scale = loss_grad_scale(logits_mv.scalar_type()),
-                                  .want_grad = want_grad},
+                                  .grad_scale = grad_factor.value_or(1),
+                                  .want_grad = grad_factor.has_value()},
                                  stream_of(logits_mv)),
                "token_loss");
   return loss;
 }
 
-void scale_loss_grad(at::Tensor& grad, const at::Tensor& factor, double constant) {
+void scale_loss_grad(at::Tensor& grad, const at::Tensor& factor, double expected) {
   check(factor.scalar_type() == wide_dtype(grad.scalar_type()) && factor.numel() == 1,
         ErrorKind::internal,
         "kernel-dtype",
@@ -44,7 +44,7 @@ void scale_loss_grad(at::Tensor& grad, const at::Tensor& factor, double constant
                             grad.mutable_data_ptr(),
                             grad.numel(),
                             factor.const_data_ptr(),
-                            constant,
+                            expected,
                             stream_of(grad)),
                "scale_loss_grad");
 }

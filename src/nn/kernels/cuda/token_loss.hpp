@@ -11,9 +11,10 @@ namespace colossal::kernels::cuda {
 [[nodiscard]] at::Tensor token_loss(at::Tensor& logits_mv,
                                     const at::Tensor& labels_m,
                                     std::int64_t vocabulary,
-                                    bool want_grad);
+                                    std::optional<double> grad_factor);
 
-/// grad *= factor * constant, where `factor` is a scalar tensor of the device; rounded once.
-void scale_loss_grad(at::Tensor& grad, const at::Tensor& factor, double constant);
+/// grad *= factor / expected, where `factor` is a scalar tensor of the device; rounded once. Memory
+/// is not touched where both are equal, which only the device knows.
+void scale_loss_grad(at::Tensor& grad, const at::Tensor& factor, double expected);
 
 }  // namespace colossal::kernels::cuda

@@ -26,12 +26,12 @@ struct TokenLoss {
 /// Loss, and the gradient in place of the logits.
 cudaError_t launch_token_loss(ElementType type, const TokenLoss& args, cudaStream_t stream);
 
-/// x[i] *= factor[0] * constant; `factor` has wide elements.
+/// x[i] *= factor[0] / expected, where they differ; `factor` has wide elements.
 cudaError_t launch_scale(ElementType type,
                          void* x,
                          std::int64_t count,
                          const void* factor,
-                         double constant,
+                         double expected,
                          cudaStream_t stream);
 
 }  // namespace colossal::kernels::cuda

@@ -1,0 +1,197 @@
+// Do linear layers that fuse their activation into products compute what the separate operations
+// do?
+#include "nn/kernels/cuda/linear.hpp"
+
+#include "core/error.hpp"
+#include "cuda/kernel_helpers.hpp"
+#include "nn/functions.hpp"
+
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/linear.h>
+#include <catch2/catch.hpp>
+
+#include <array>
+
+namespace colossal::test {
+namespace {
+
+using kernels::cuda::fuses_gelu;
+
+/// Rows, in, features.
+const std::vector<std::array<std::int64_t, 3>> kSizes = {
+    {8, 8, 8}, {24, 40, 16}, {512, 768, 3072}, {1000, 72, 136}, {2048, 1600, 6400}};
+
+at::Tensor small(const Shape& shape, const std::string& name, at::ScalarType dtype) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(shape.back()));
+  return normal_tensor(shape, name).mul(scale).to(dtype).to(kGpu);
+}
+
+at::Tensor wide(const at::Tensor& x) {
+  return x.detach().to(at::kDouble);
+}
+
+struct Mlp {
+  at::Tensor x, up, up_bias, down, down_bias;
+};
+
+Mlp make_mlp(std::int64_t rows, std::int64_t hidden, at::ScalarType dtype) {
+  const auto leaf = [&](const Shape& shape, const std::string& name) {
+    return small(shape, name, dtype).set_requires_grad(true);
+  };
+  return {leaf({1, rows, hidden}, "x"),
+          leaf({4 * hidden, hidden}, "up"),
+          leaf({4 * hidden}, "up_bias"),
+          leaf({hidden, 4 * hidden}, "down"),
+          leaf({hidden}, "down_bias")};
+}
+
+std::vector<at::Tensor> gradients_of(const Mlp& mlp, Rebuild rebuild) {
+  const at::Tensor hidden = linear(mlp.x, mlp.up, mlp.up_bias, ActivationKind::gelu_tanh, rebuild);
+  const at::Tensor y = linear(hidden, mlp.down, mlp.down_bias);
+  y.backward(small(y.sizes().vec(), "gradient", y.scalar_type()));
+  return {
+      y, mlp.x.grad(), mlp.up.grad(), mlp.up_bias.grad(), mlp.down.grad(), mlp.down_bias.grad()};
+}
+
+}  // namespace
+
+TEST_CASE("GPU: gelu inside the product is gelu after it", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    for (const auto& [rows, in, features] : kSizes) {
+      INFO(c10::toString(dtype) << ' ' << rows << ' ' << in << ' ' << features);
+      const at::Tensor x = small({rows, in}, "x", dtype).mul(8);
+      const at::Tensor weight = small({features, in}, "weight", dtype);
+      const at::Tensor bias = small({features}, "bias", dtype);
+      REQUIRE(fuses_gelu(x, weight, ActivationKind::gelu_tanh));
+      const auto [y, pre] = kernels::cuda::linear_gelu(x, weight, bias);
+      const at::Tensor exact = at::linear(wide(x), wide(weight), wide(bias));
+      REQUIRE(scaled_distance(exact, pre) < step_of(dtype));
+      REQUIRE(scaled_distance(at::gelu(exact, "tanh"), y) < step_of(dtype));
+      const at::Tensor g = small({rows, in}, "g", dtype);
+      const auto grad = kernels::cuda::linear_gelu_backward(g, weight.t().contiguous(), pre);
+      const at::Tensor exact_grad =
+          at::gelu_backward(wide(g).matmul(wide(weight).t()), wide(pre), "tanh");
+      REQUIRE(scaled_distance(exact_grad, grad.pre_mf) < step_of(dtype));
+      REQUIRE(scaled_distance(exact_grad.sum(0), grad.bias_f) < 2 * step_of(dtype));
+    }
+  }
+}
+
+TEST_CASE("GPU: products of 16 bits, with a bias and into gradients", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    for (const auto& [rows, in, features] : kSizes) {
+      INFO(c10::toString(dtype) << ' ' << rows << ' ' << in << ' ' << features);
+      const at::Tensor x = small({rows, in}, "x", dtype);
+      const at::Tensor weight = small({features, in}, "weight", dtype);
+      const at::Tensor bias = small({features}, "bias", dtype);
+      const at::Tensor exact = wide(x).matmul(wide(weight).t());
+      const double step = step_of(dtype);
+      REQUIRE(scaled_distance(exact, kernels::cuda::product(x, weight.t())) < step);
+      REQUIRE(scaled_distance(exact.add(wide(bias)), kernels::cuda::product(bias, x, weight.t())) <
+              step);
+      const at::Tensor g = small({rows, features}, "g", dtype);
+      const at::Tensor more = wide(g).t().matmul(wide(x));
+      for (const at::ScalarType kept : {dtype, at::kFloat}) {
+        const at::Tensor grad = small({features, in}, "before", kept);
+        const at::Tensor sum = wide(grad).add(more);
+        const auto version = grad._version();
+        REQUIRE(kernels::cuda::add_weight_gradient(grad, g, x));
+        REQUIRE(scaled_distance(sum, grad) < (kept == dtype ? step : 1e-5));
+        REQUIRE(grad._version() > version);
+      }
+    }
+  }
+  const at::Tensor odd = small({15, 24}, "odd", at::kBFloat16);
+  REQUIRE_FALSE(kernels::cuda::add_weight_gradient(small({24, 24}, "w", at::kBFloat16), odd, odd));
+  REQUIRE(scaled_distance(wide(odd).matmul(wide(odd).t()), kernels::cuda::product(odd, odd.t())) <
+          step_of(at::kBFloat16));
+}
+
+TEST_CASE("GPU: gradients are added to those that a weight has", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  const auto gradient = [](bool has_some) {
+    const at::Tensor x = small({64, 32}, "x", at::kBFloat16);
+    at::Tensor weight = small({16, 32}, "weight", at::kBFloat16).set_requires_grad(true);
+    if (has_some) {
+      weight.mutable_grad() = small({16, 32}, "before", at::kBFloat16);
+    }
+    linear(x, weight, at::Tensor()).sum().backward();
+    return wide(weight.grad());
+  };
+  const at::Tensor before = wide(small({16, 32}, "before", at::kBFloat16));
+  REQUIRE(scaled_distance(gradient(false).add(before), gradient(true)) <
+          2 * step_of(at::kBFloat16));
+}
+
+TEST_CASE("GPU: a residual is added inside the product", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  for (const std::int64_t rows : {15, 64}) {  // apart, fused
+    for (const bool with_bias : {true, false}) {
+      const auto run = [&](at::ScalarType dtype) {
+        const auto leaf = [&](const Shape& shape, const std::string& name) {
+          return small(shape, name, dtype).set_requires_grad(true);
+        };
+        const at::Tensor residual = leaf({1, rows, 16}, "residual");
+        const at::Tensor x = leaf({1, rows, 32}, "x");
+        const at::Tensor weight = leaf({16, 32}, "weight");
+        const at::Tensor bias = with_bias ? leaf({16}, "bias") : at::Tensor();
+        const at::Tensor y = linear_onto(residual, x, weight, bias);
+        y.backward(small(y.sizes().vec(), "gradient", dtype));
+        std::vector<at::Tensor> all = {y, residual.grad(), x.grad(), weight.grad()};
+        if (with_bias) {
+          all.push_back(bias.grad());
+        }
+        return all;
+      };
+      const auto exact = run(at::kDouble);
+      const auto found = run(at::kBFloat16);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        INFO("rows " << rows << ", result " << i);
+        REQUIRE(scaled_distance(exact[i], found[i]) < 2 * step_of(at::kBFloat16));
+      }
+    }
+  }
+}
+
+TEST_CASE("GPU: what cannot be fused is not", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  const at::Tensor x = small({16, 24}, "x", at::kBFloat16);
+  const at::Tensor weight = small({32, 24}, "weight", at::kBFloat16);
+  REQUIRE(fuses_gelu(x, weight, ActivationKind::gelu_tanh));
+  REQUIRE_FALSE(fuses_gelu(x, weight, ActivationKind::gelu));
+  REQUIRE_FALSE(fuses_gelu(x.to(at::kFloat), weight.to(at::kFloat), ActivationKind::gelu_tanh));
+  REQUIRE_FALSE(fuses_gelu(x.narrow(0, 0, 15), weight, ActivationKind::gelu_tanh));
+  REQUIRE_FALSE(fuses_gelu(on_gpu(x.cpu(), true), weight, ActivationKind::gelu_tanh));
+  REQUIRE_FALSE(fuses_gelu(x.cpu(), weight.cpu(), ActivationKind::gelu_tanh));
+}
+
+TEST_CASE("GPU: a feed-forward layer gives the gradients of the CPU, whatever is computed again",
+          "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  for (const std::int64_t rows : {15, 64}) {  // apart, fused
+    for (const Rebuild rebuild : {Rebuild::nothing, Rebuild::output, Rebuild::product}) {
+      const Mlp exact = make_mlp(rows, 64, at::kDouble);
+      const Mlp half = make_mlp(rows, 64, at::kBFloat16);
+      const auto expected = gradients_of(exact, Rebuild::nothing);
+      const auto found = gradients_of(half, rebuild);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        INFO("rows " << rows << ", rebuild " << static_cast<int>(rebuild) << ", result " << i);
+        REQUIRE(scaled_distance(expected[i].detach(), found[i]) < 4 * step_of(at::kBFloat16));
+      }
+    }
+  }
+}
+
+TEST_CASE("GPU: a second reader of a fused activation is an error", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  const Mlp mlp = make_mlp(64, 64, at::kBFloat16);
+  const at::Tensor hidden = linear(mlp.x, mlp.up, mlp.up_bias, ActivationKind::gelu_tanh);
+  const at::Tensor y = linear(hidden, mlp.down, mlp.down_bias);
+  REQUIRE_THROWS_WITH(y.sum().add(hidden.sum()).backward(),
+                      Catch::Matchers::Contains("second user"));
+}
+
+}  // namespace colossal::test
