@@ -20,6 +20,7 @@ namespace colossal {
 
 namespace {
 
+using detail::give;
 using detail::keep;
 using detail::kept;
 using detail::LinearActFunction;
@@ -66,7 +67,11 @@ struct LayerNormForkFunction : Function<LayerNormForkFunction> {
     const at::Tensor residual = grads[1].defined() ? rows_of(grads[1]).contiguous() : at::Tensor();
     const kernels::LayerNormGrad result =
         kernels::layer_norm_backward(g_mh, {saved[0], saved[1], saved[2], saved[3]}, residual);
-    return {result.x_mh.view(grads[0].sizes()), result.weight_h, result.bias_h, {}, {}};
+    return {result.x_mh.view(grads[0].sizes()),
+            give(saved[1], result.weight_h),
+            give(saved[4], result.bias_h),
+            {},
+            {}};
   }
 };
 

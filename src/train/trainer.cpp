@@ -13,6 +13,7 @@
 
 #include <ATen/ops/all.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
 
 #include <algorithm>
@@ -207,17 +208,20 @@ StepReport Trainer::step() {
   report.samples = totals.samples;
   report.data_hash = totals.data_hash;
   report.epoch = parts_.loader->epoch();
-  judge(report, poison == fault::Poison::loss ? std::nan("") : loss_sum.item<double>(), data);
+  judge(report,
+        poison == fault::Poison::loss ? at::full_like(loss_sum, std::nan("")) : loss_sum,
+        data);
   const trace::Scope optimizer(trace::Phase::optimizer);
   update(report);
   report.step_seconds = watch.seconds();
   return report;
 }
 
-void Trainer::judge(StepReport& report, double loss_sum, const Comm& data) {
+void Trainer::judge(StepReport& report, const at::Tensor& loss_sum, const Comm& data) {
+  // The norm is asked for before anybody waits for the loss: a GPU has work until then.
   const double scaled_norm =
       global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context);
-  const StepLoss all = sum_over_data({loss_sum, !std::isfinite(scaled_norm)}, data);
+  const StepLoss all = sum_over_data({loss_sum.item<double>(), !std::isfinite(scaled_norm)}, data);
   report.loss = unsigned_nan(all.sum / static_cast<double>(report.tokens));
   report.grad_norm = unsigned_nan(scaled_norm / report.loss_scale);
   report.skipped = all.overflow || !std::isfinite(report.loss);

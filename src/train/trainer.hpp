@@ -103,7 +103,7 @@ class Trainer {
   void skip_or_stop(const StepReport& report);
   void tell(std::string_view phase) const;
   /// Loss, gradient norm and whether to skip, equal on all ranks.
-  void judge(StepReport& report, double loss_sum, const Comm& data);
+  void judge(StepReport& report, const at::Tensor& loss_sum, const Comm& data);
 
   TrainerParts parts_;
   RunState state_;

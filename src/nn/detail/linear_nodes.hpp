@@ -63,7 +63,7 @@ struct LinearActFunction : Function<LinearActFunction> {
       x_grad = product(pre.pre_mf, weight).view(with_last(grads[0], weight.size(1)));
     }
     const at::Tensor x_mi = rows_of(take(ctx, "x", saved[0]));
-    return {x_grad, weight_gradient(weight, pre.pre_mf, x_mi), pre.bias_f, {}, {}};
+    return {x_grad, weight_gradient(weight, pre.pre_mf, x_mi), give(saved[2], pre.bias_f), {}, {}};
   }
 
   /// Whether the only user of the result may compute pre_gradient() in the product that leads
@@ -175,7 +175,8 @@ struct LinearFunction : Function<LinearFunction> {
     if (ctx->needs_input_grad(0)) {
       x_grad = input_gradient(ctx, g_mo, saved[1]).view(with_last(grads[0], saved[1].size(1)));
     }
-    const at::Tensor bias_grad = saved[2].defined() ? kernels::column_sums(g_mo) : at::Tensor();
+    const at::Tensor bias_grad =
+        saved[2].defined() ? give(saved[2], kernels::column_sums(g_mo)) : at::Tensor();
     const at::Tensor residual_grad = ctx->saved_data["onto"].toBool() ? grads[0] : at::Tensor();
     const at::Tensor weight_grad =
         weight_gradient(saved[1], g_mo, rows_of(take(ctx, "x", saved[0])));

@@ -62,4 +62,15 @@ inline void set_rebuild(AutogradContext* ctx, Rebuild rebuild) {
   ctx->saved_data["rebuild"] = rebuild != Rebuild::nothing;
 }
 
+/// Gives `gradient` to a parameter: on a GPU by adding it to what the parameter has already,
+/// rounded once, instead of letting autograd convert it first; undefined then.
+inline at::Tensor give(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (!gradient.defined() || !gradient.is_cuda() || !parameter.is_leaf() ||
+      !parameter.grad().defined()) {
+    return gradient;
+  }
+  parameter.grad().add_(gradient);
+  return {};
+}
+
 }  // namespace colossal::detail

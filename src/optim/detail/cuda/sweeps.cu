@@ -117,6 +117,8 @@ __global__ void __launch_bounds__(kThreads)
                              static_cast<std::int64_t>(blockIdx.x - batch.first_block[s]) * kBlock;
   const std::int64_t stop = block + kBlock < end ? block + kBlock : end;
   double squares[2] = {};
+  // Who only measures has nothing but loads to wait for.
+#pragma unroll(Rule::uses().writes_param || Rule::uses().writes_states ? 1 : 4)
   for (std::int64_t at = block + threadIdx.x * kGroup; at < stop; at += kThreads * kGroup) {
     const bool whole = batch.arrays.aligned && at >= slice.at && at + kGroup <= end;
     carry<Rule, T>(batch.arrays, {at, slice.at, end, whole}, slice, rule, squares);
