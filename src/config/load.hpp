@@ -149,6 +149,7 @@ struct Difference {
 /// YAML word of an enumerator, e.g. yaml_word(Precision::fp32) == "fp32".
 [[nodiscard]] std::string yaml_word(Precision value);
 [[nodiscard]] std::string yaml_word(ModelType value);
+[[nodiscard]] std::string yaml_word(ActivationKind value);
 [[nodiscard]] std::string yaml_word(OptimizerType value);
 [[nodiscard]] std::string yaml_word(SchedulerType value);
 [[nodiscard]] std::string yaml_word(DataType value);
