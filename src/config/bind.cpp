@@ -4,6 +4,7 @@
 #include "config/convert.hpp"
 #include "config/fields.hpp"
 #include "config/flatten.hpp"
+#include "config/slips.hpp"
 #include "config/suggest.hpp"
 
 #include <fmt/format.h>
@@ -95,6 +96,9 @@ class Reader : public Visitor {
           .error("wrong-type",
                  path,
                  node->origin,
+      if (report_slip(*node, path, report_)) {
+        return false;
+      }
                  fmt::format("{} is {}, not a mapping", path, kind_text(*node)))
           .fix = fmt::format("write `{}: {{...}}`", key);
       return false;

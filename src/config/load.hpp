@@ -49,6 +49,7 @@ struct Diagnostic {
 /// One --set KEY=VALUE (VALUE is a YAML flow node) or KEY@FILE as written on the command line.
 struct Override {
   std::string text;
+  std::string by = {};  ///< what set it in place of a user, "<eval>"; not counted as --set#N then
 };
 
 /// What load() was given besides the file.
