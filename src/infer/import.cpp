@@ -32,6 +32,11 @@ std::optional<Config> read_config(const ImportOptions& options) {
     load_options.overrides.push_back(Override{text});
   }
   Loaded loaded = load(options.config, load_options);
+  if (!loaded.has_errors()) {  // batches follow from the number of processes, and are stored, too
+    load_options.world_size = std::max<std::int64_t>(1, loaded.config.parallel.data);
+    load_options.world_origin = "what the configuration asks for";
+    loaded = load(options.config, load_options);
+  }
   if (loaded.has_errors()) {
     const std::string text = render(loaded.diagnostics, diagnostic_form(false, 2));
     std::fwrite(text.data(), 1, text.size(), stderr);

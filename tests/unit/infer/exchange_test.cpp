@@ -371,6 +371,7 @@ TEST_CASE("an import is a checkpoint of weights at step 0", "[exchange]") {
   CHECK(state.build_id == "test-build");
   CHECK(state.data_fingerprint.empty());
   CHECK(mentions(state.config_yaml, "dropout: 0.1"));
+  CHECK(mentions(state.config_yaml, "gradient_accumulation: 1"));  // as after a run
   CHECK(mentions(inspect(shop.path("back"), {.verify = true, .diff = {}}), "weights only"));
   CHECK(
       mentions(inspect(shop.path("back"), {.json = true, .diff = {}}), "\"content\": \"weights\""));
