@@ -165,11 +165,11 @@ void add_overrides(CLI::App* command, ConfigOptions& config) {
   add_sets(command, config.sets);
 }
 
-void add_diagnostics(CLI::App* command, ConfigOptions& config) {
+void add_diagnostics(CLI::App* command, bool& json) {
   command
       ->add_option_function<std::string>(
           "--diagnostics",
-          [&config](const std::string& form) { config.json_diagnostics = form == "json"; },
+          [&json](const std::string& form) { json = form == "json"; },
           "how mistakes in configurations are printed: text (default), or json on stdout")
       ->type_name("FORM")
       ->check(CLI::IsMember({"text", "json"}));

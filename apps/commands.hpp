@@ -14,6 +14,8 @@ inline constexpr const char* kEngineName = "colossal-train-engine";
 void add_run_commands(CommandLine& line);
 /// validate and `config ...`; `check_data` serves `validate --data`.
 void add_config_commands(CommandLine& line, DataCheck check_data);
+/// `sweep ...`.
+void add_sweep_commands(CommandLine& line);
 /// inspect, generate, export, import.
 void add_checkpoint_commands(CommandLine& line);
 /// dataset prepare, dataset inspect.

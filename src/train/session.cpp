@@ -311,7 +311,7 @@ void TrainSession::announce() {
   PlanReport plan = plan_with_data(config_, *parts.train_data, parts.eval_data.get());
   plan.ranks_per_node = world_.launch().local_world_size;
   log::console(redact(config_.secrets, to_text(plan)));
-  warn_if_tight(plan, config_.run);
+  warn_if_over(plan, config_);
   if (!resumed_from_.empty()) {
     const RunState& state = trainer_->state();
     const std::int64_t epoch_samples = parts.loader->samples_per_epoch();
