@@ -123,28 +123,30 @@ void append_norm(std::vector<Trial>& trials, const TrialSizes& sizes) {
                     }});
 }
 
+void append_swiglu(std::vector<Trial>& trials, const TrialSizes& sizes) {
+  const Shape shape = {sizes.tokens(), sizes.ffn};
+  const double pass = bytes_of(sizes, sizes.tokens() * sizes.ffn);
+  const std::string size = text_of(sizes.tokens(), sizes.ffn);
+  trials.push_back({"swiglu", size, [=] {
+                      const at::Tensor gate = random(sizes, shape);
+                      const at::Tensor up = random(sizes, shape);
+                      return PreparedTrial{.call = [=] { (void)kernels::swiglu_forward(gate, up); },
+                                           .bytes = 3 * pass};
+                    }});
+  trials.push_back({"swiglu backward", size, [=] {
+                      const at::Tensor grad = random(sizes, shape);
+                      const at::Tensor gate = random(sizes, shape);
+                      const at::Tensor up = random(sizes, shape);
+                      return PreparedTrial{
+                          .call = [=] { (void)kernels::swiglu_backward(grad, gate, up); },
+                          .bytes = 5 * pass};
+                    }});
+}
+
 void append_activation(std::vector<Trial>& trials, const TrialSizes& sizes) {
   const Shape shape = {sizes.tokens(), sizes.ffn};
   const double pass = bytes_of(sizes, sizes.tokens() * sizes.ffn);
   const std::string size = text_of(sizes.tokens(), sizes.ffn);
-  if (sizes.activation == ActivationKind::swiglu) {
-    trials.push_back({"swiglu", size, [=] {
-                        const at::Tensor gate = random(sizes, shape);
-                        const at::Tensor up = random(sizes, shape);
-                        return PreparedTrial{
-                            .call = [=] { (void)kernels::swiglu_forward(gate, up); },
-                            .bytes = 3 * pass};
-                      }});
-    trials.push_back({"swiglu backward", size, [=] {
-                        const at::Tensor grad = random(sizes, shape);
-                        const at::Tensor gate = random(sizes, shape);
-                        const at::Tensor up = random(sizes, shape);
-                        return PreparedTrial{
-                            .call = [=] { (void)kernels::swiglu_backward(grad, gate, up); },
-                            .bytes = 5 * pass};
-                      }});
-    return;
-  }
   const ActivationKind kind = sizes.activation;
   trials.push_back({"bias and activation", size, [=] {
                       const at::Tensor x = random(sizes, shape);
@@ -240,7 +242,8 @@ std::vector<Trial> attention_trials(const TrialSizes& sizes) {
 std::vector<Trial> kernel_trials(const TrialSizes& sizes) {
   std::vector<Trial> trials;
   append_norm(trials, sizes);
-  append_activation(trials, sizes);
+  sizes.activation == ActivationKind::swiglu ? append_swiglu(trials, sizes)
+                                             : append_activation(trials, sizes);
   trials.push_back({"sums of columns", text_of(sizes.tokens(), sizes.ffn), [=] {
                       const at::Tensor x = random(sizes, {sizes.tokens(), sizes.ffn});
                       return PreparedTrial{.call = [=] { (void)kernels::column_sums(x); },

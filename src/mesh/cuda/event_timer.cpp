@@ -12,7 +12,7 @@ namespace {
 void require(cudaError_t error, const char* action) {
   check(error == cudaSuccess,
         ErrorKind::internal,
-        "gpu-timer",
+        "cuda-launch",
         "the GPU cannot {}: {}",
         action,
         cudaGetErrorString(error));
