@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <utility>
@@ -62,15 +63,19 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   fail(ErrorKind::usage, id, "{}\n  fix   see '{} --help'", message, full_name(command));
 }
 
-/// Words that nothing took: an unknown option, an unknown command, or one argument too many.
-void refuse_extras(const CLI::App& app, const CLI::App* command) {
-  std::vector<std::string> extras = app.remaining(/*recurse=*/true);
+/// Words that nothing took: an unknown option, an unknown command, or one argument too many. After
+/// "--" no word is an option.
+void refuse_extras(const CommandLine& line, const CLI::App* command) {
+  std::vector<std::string> extras = line.app.remaining(/*recurse=*/true);
+  const auto mark = std::find(line.arguments.begin(), line.arguments.end(), "--");
+  std::erase(extras, "--");  // CLI11 leaves it among them
   if (extras.empty()) {
     return;
   }
   std::string word = extras.front();
   for (const std::string& extra : extras) {
-    if (extra.starts_with("-") && extra.size() > 1) {
+    const bool literal = std::find(mark, line.arguments.end(), extra) != line.arguments.end();
+    if (extra.starts_with("-") && extra.size() > 1 && !literal) {
       word = extra.substr(0, extra.find('='));
       usage(command,
             "unknown-option",
@@ -160,11 +165,11 @@ void add_overrides(CLI::App* command, ConfigOptions& config) {
   add_sets(command, config.sets);
 }
 
-void add_diagnostics(CLI::App* command, ConfigOptions& config) {
+void add_diagnostics(CLI::App* command, bool& json) {
   command
       ->add_option_function<std::string>(
           "--diagnostics",
-          [&config](const std::string& form) { config.json_diagnostics = form == "json"; },
+          [&json](const std::string& form) { json = form == "json"; },
           "how mistakes in configurations are printed: text (default), or json on stdout")
       ->type_name("FORM")
       ->check(CLI::IsMember({"text", "json"}));
@@ -211,7 +216,7 @@ bool parse(CommandLine& line, int argc, char** argv) {
     usage(chosen(line.app), "usage", error.what());
   }
   const CLI::App* command = chosen(line.app);
-  refuse_extras(line.app, command);
+  refuse_extras(line, command);
   require_arguments(line, command);
   set_verbosity(line);
   return true;

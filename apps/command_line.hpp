@@ -59,8 +59,8 @@ void add_sets(CLI::App* command, std::vector<std::string>& sets);
 /// --config-overlay and --set.
 void add_overrides(CLI::App* command, ConfigOptions& config);
 
-/// --diagnostics text|json.
-void add_diagnostics(CLI::App* command, ConfigOptions& config);
+/// --diagnostics text|json; `json` is set while parsing.
+void add_diagnostics(CLI::App* command, bool& json);
 
 /// CONFIG, --config-overlay and --set.
 void add_config(CommandLine& line, CLI::App* command, ConfigOptions& config);

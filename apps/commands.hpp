@@ -14,7 +14,9 @@ inline constexpr const char* kEngineName = "colossal-train-engine";
 void add_run_commands(CommandLine& line);
 /// validate and `config ...`; `check_data` serves `validate --data`.
 void add_config_commands(CommandLine& line, DataCheck check_data);
-/// inspect, generate.
+/// `sweep ...`.
+void add_sweep_commands(CommandLine& line);
+/// inspect, generate, export, import.
 void add_checkpoint_commands(CommandLine& line);
 /// dataset prepare, dataset inspect.
 void add_dataset_commands(CommandLine& line);

@@ -1,6 +1,7 @@
-// What can be said to the commands that use checkpoints: inspect, generate?
+// What can be said to the commands that use checkpoints: inspect, generate, export, import?
 #include "checkpoint/checkpoint.hpp"
 #include "commands.hpp"
+#include "infer/exchange.hpp"
 #include "infer/generate.hpp"
 
 #include <fmt/format.h>
@@ -87,11 +88,75 @@ void add_generate(CommandLine& line) {
   set_action(line, command, [options] { return run_generate(*options); });
 }
 
+void add_export(CommandLine& line) {
+  CLI::App* command = add_command(line.app,
+                                  "export",
+                                  "write the weights of a checkpoint for other programs",
+                                  "colossal-train export --checkpoint runs/gpt-kjv-cpu --to "
+                                  "safetensors -o gpt-kjv/model.safetensors");
+  struct Options {
+    ExportOptions file;
+    std::string format = "safetensors";
+  };
+  const auto options = std::make_shared<Options>();
+  need(line,
+       command,
+       add_option(command,
+                  "--checkpoint",
+                  options->file.checkpoint,
+                  "checkpoint folder or run directory",
+                  "DIR"));
+  add_option(command, "--to", options->format, "kind of file: safetensors (default)", "KIND")
+      ->check(CLI::IsMember({"safetensors"}));
+  need(line,
+       command,
+       add_option(command,
+                  "-o,--output",
+                  options->file.output,
+                  "file to write; config.json comes beside it",
+                  "FILE"));
+  add_option(command,
+             "--dtype",
+             options->file.dtype,
+             "type of the weights: fp32 (default), bf16, fp16 or fp64",
+             "TYPE")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp64"}));
+  command->add_flag("--untie",
+                    options->file.untie,
+                    "write tied embeddings a second time, as the head that some programs expect");
+  set_action(line, command, [options] { return run_export(options->file); });
+}
+
+void add_import(CommandLine& line) {
+  CLI::App* command = add_command(line.app,
+                                  "import",
+                                  "make a checkpoint of weights that another program wrote",
+                                  "colossal-train import gpt2/model.safetensors --model "
+                                  "configs/gpt2.yaml -o runs/gpt2-weights");
+  const auto options = std::make_shared<ImportOptions>();
+  need(line, command, add_option(command, "FILE", options->file, "a .safetensors file", ""));
+  need(line,
+       command,
+       add_option(command,
+                  "--model",
+                  options->config,
+                  "configuration with the model that the weights are for",
+                  "CONFIG"));
+  need(line, command, add_option(command, "-o,--output", options->output, "folder to make", "DIR"));
+  add_sets(command, options->sets);
+  set_action(line, command, [options] {
+    options->build_id = build_id();
+    return run_import(*options);
+  });
+}
+
 }  // namespace
 
 void add_checkpoint_commands(CommandLine& line) {
   add_inspect(line);
   add_generate(line);
+  add_export(line);
+  add_import(line);
 }
 
 }  // namespace colossal

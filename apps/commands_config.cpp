@@ -20,7 +20,7 @@ void add_validate(CommandLine& line, DataCheck check_data) {
   const auto options = std::make_shared<ValidateOptions>();
   need(line, command, add_option(command, "CONFIG", options->configs, "configuration files", ""));
   add_overrides(command, options->more);
-  add_diagnostics(command, options->more);
+  add_diagnostics(command, options->more.json_diagnostics);
   add_world_size(command, options->world_size, "number of processes to check for");
   command->add_flag("--data", options->data, "also open and check the data");
   set_action(line, command, [options, check_data = std::move(check_data)] {

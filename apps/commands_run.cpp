@@ -1,4 +1,4 @@
-// What can be said to the commands that use the model: train, plan, eval?
+// What can be said to the commands that use the model: train, plan, estimate, eval?
 #include "commands.hpp"
 
 #include <memory>
@@ -14,7 +14,7 @@ void add_train(CommandLine& line) {
                                   "train.steps=100");
   const auto options = std::make_shared<TrainOptions>();
   add_config(line, command, options->config);
-  add_diagnostics(command, options->config);
+  add_diagnostics(command, options->config.json_diagnostics);
   add_option(command, "--run-time", options->config.run_time, "value of ${run.time}", "TIME")
       ->group("");  // hidden: the launcher hands it to its ranks
   add_nproc(command, options->nproc);
@@ -41,6 +41,14 @@ void add_train(CommandLine& line) {
   });
 }
 
+void add_gpu_memory(CLI::App* command, std::optional<std::string>& size) {
+  add_option(command,
+             "--gpu-memory",
+             size,
+             "bytes that the device of each process has, in place of run.device_memory: 80GiB",
+             "SIZE");
+}
+
 void add_plan(CommandLine& line) {
   CLI::App* command =
       add_command(line.app,
@@ -49,11 +57,35 @@ void add_plan(CommandLine& line) {
                   "colossal-train plan configs/gpt-kjv-cpu.yaml --world-size 2 --format json");
   const auto options = std::make_shared<PlanOptions>();
   add_config(line, command, options->config);
-  add_diagnostics(command, options->config);
+  add_diagnostics(command, options->config.json_diagnostics);
   add_world_size(command, options->world_size, "number of processes to plan for");
   add_format(command, options->json);
   add_option(command, "--lr-plot", options->lr_plot, "draw the learning rate (SVG)", "FILE");
+  add_gpu_memory(command, options->gpu_memory);
+  command->add_flag("--strict", options->strict, "a plan that does not fit is an error (exit 3)");
   set_action(line, command, [options] { return run_plan(*options); });
+}
+
+void add_estimate(CommandLine& line) {
+  CLI::App* command =
+      add_command(line.app,
+                  "estimate",
+                  "memory of a run in other layouts: which of them fit",
+                  "colossal-train estimate configs/gpt2-124m-cpu.yaml --world-size 1,2,4,8 "
+                  "--sweep-parallel --gpu-memory 8GiB");
+  const auto options = std::make_shared<EstimateOptions>();
+  add_config(line, command, options->config);
+  add_diagnostics(command, options->config.json_diagnostics);
+  add_option(command, "--world-size", options->worlds, "numbers of processes", "N,N,...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20U));
+  command->add_flag("--sweep-parallel",
+                    options->sweep_parallel,
+                    "vary ZeRO, Gemini, micro-batch and recomputation, too");
+  add_gpu_memory(command, options->gpu_memory);
+  add_format(command, options->json);
+  set_action(line, command, [options] { return run_estimate(*options); });
 }
 
 void add_eval(CommandLine& line) {
@@ -88,6 +120,7 @@ void add_eval(CommandLine& line) {
 void add_run_commands(CommandLine& line) {
   add_train(line);
   add_plan(line);
+  add_estimate(line);
   add_eval(line);
 }
 

@@ -2,6 +2,7 @@
 // own definitions.
 #include "commands.hpp"
 #include "config/explain.hpp"
+#include "help_formatter.hpp"
 #include "train/examples.hpp"
 
 #include <fmt/format.h>
@@ -84,7 +85,11 @@ OptionWords option_words(const CLI::Option& option) {
   return words;
 }
 
-void collect(const CLI::App& app, const std::string& path, std::vector<CommandWords>& all) {
+/// Appends the words of a command and of those below it; `common`: options that all of them take.
+void collect(const CLI::App& app,
+             const std::string& path,
+             const std::vector<OptionWords>& common,
+             std::vector<CommandWords>& all) {
   CommandWords words{path, app.get_description(), {}, {}, {}};
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional()) {
@@ -93,12 +98,16 @@ void collect(const CLI::App& app, const std::string& path, std::vector<CommandWo
       words.options.push_back(option_words(*option));
     }
   }
+  if (!path.empty()) {
+    words.options.insert(words.options.end(), common.begin(), common.end());
+  }
   for (const CLI::App* command : app.get_subcommands({})) {
     words.commands.push_back(command->get_name());
   }
   all.push_back(std::move(words));
   for (const CLI::App* command : app.get_subcommands({})) {
-    collect(*command, path.empty() ? command->get_name() : path + " " + command->get_name(), all);
+    const std::string& name = command->get_name();
+    collect(*command, path.empty() ? name : path + " " + name, common, all);
   }
 }
 
@@ -342,8 +351,12 @@ void add_completion(CommandLine& line) {
        add_option(command, "SHELL", *shell, "bash, zsh or fish", "")
            ->check(CLI::IsMember({"bash", "zsh", "fish"})));
   set_action(line, command, [&line, shell] {
+    std::vector<OptionWords> common;
+    for (const CLI::Option* option : common_options(line.app)) {
+      common.push_back(option_words(*option));
+    }
     std::vector<CommandWords> all;
-    collect(line.app, "", all);
+    collect(line.app, "", common, all);
     fmt::print("{}",
                *shell == "bash"  ? bash_script(all)
                : *shell == "zsh" ? zsh_script(all)

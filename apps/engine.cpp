@@ -13,6 +13,7 @@ void define(CommandLine& line) {
   line.is_rank = guard_child();
   add_run_commands(line);
   add_config_commands(line, check_data);
+  add_sweep_commands(line);
   add_checkpoint_commands(line);
   add_dataset_commands(line);
   add_machine_commands(line);

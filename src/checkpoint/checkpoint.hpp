@@ -50,6 +50,7 @@ struct RunState {
   std::string config_yaml;                   ///< resolved configuration
   std::string data_fingerprint;
   std::string build_id;
+  bool weights_only = false;  ///< initial weights of a run, no optimizer state and no position
   bool operator==(const RunState&) const = default;
 };
 

@@ -199,7 +199,7 @@ std::string as_text(const Report& report) {
   const RunState& state = manifest.state;
   std::string text = fmt::format(
       "checkpoint  {}\n"
-      "step        {} (attempt {}), {} samples consumed, {} updates skipped\n"
+      "step        {} (attempt {}), {} samples consumed, {} updates skipped{}\n"
       "files       {} and the manifest, {:.2f} MiB, written by {} ranks\n"
       "tensors     {}; {} elements\n"
       "build       {}\n"
@@ -209,6 +209,7 @@ std::string as_text(const Report& report) {
       state.attempt,
       state.consumed,
       state.skipped,
+      state.weights_only ? "; weights only" : "",
       manifest.files.size(),
       static_cast<double>(detail::total_bytes(opened.path, manifest)) / (1 << 20),
       manifest.world_size,

@@ -4,6 +4,7 @@
 #include "config/convert.hpp"
 #include "config/fields.hpp"
 #include "config/flatten.hpp"
+#include "config/slips.hpp"
 #include "config/suggest.hpp"
 
 #include <fmt/format.h>
@@ -16,10 +17,10 @@ namespace {
 
 class Reader : public Visitor {
  public:
-  Reader(const Node& root, Origins& origins, Report& report)
-      : origins_(origins), report_(report), paths_(all_paths()) {
-    levels_.push_back({&root, "", {}, "", 0, false});
-    Origin top = root.origin;
+  Reader(const KeyTree& tree, Origins& origins, Report& report)
+      : origins_(origins), report_(report), what_(tree.what), paths_(tree.paths) {
+    levels_.push_back({&tree.root, "", {}, "", 0, false});
+    Origin top = tree.root.origin;
     top.line = 1;
     top.col = 1;
     origins_.set_section("", top);
@@ -42,6 +43,10 @@ class Reader : public Visitor {
                  fmt::format("{} needs one of {}", levels_.back().path, join(keys)))
           .fix = fmt::format("add `{}: ...` to `{}`", keys.front(), levels_.back().path);
     }
+  }
+
+  void tree(std::string_view key, const Spec& /*spec*/) override {
+    levels_.back().known.emplace_back(key);
   }
 
   /// By key path: what to write out instead of values that hold a secret.
@@ -91,6 +96,9 @@ class Reader : public Visitor {
       node = with_implied(*node, spec);
     }
     if (node != nullptr && node->kind != Node::Kind::map) {
+      if (report_slip(*node, path, report_)) {
+        return false;
+      }
       report_
           .error("wrong-type",
                  path,
@@ -324,7 +332,7 @@ class Reader : public Visitor {
   void report_unknown_key(const Node& child) {
     const Level& level = levels_.back();
     const std::string where =
-        level.path.empty() ? "the configuration" : fmt::format("`{}`", level.path);
+        level.path.empty() ? std::string(what_) : fmt::format("`{}`", level.path);
     const std::string path = path_of(child.key);
     Diagnostic& error = report_.error("unknown-key",
                                       path,
@@ -342,6 +350,7 @@ class Reader : public Visitor {
 
   Origins& origins_;
   Report& report_;
+  std::string_view what_;
   std::vector<std::string> paths_;
   std::vector<std::string> suggested_;
   std::map<std::string, std::string> shown_;
@@ -364,11 +373,22 @@ void check_version(const Config& config, const Origins& origins, Report& report)
 
 }  // namespace
 
-void bind(const Node& root, Config& config, Origins& origins, Report& report) {
-  Reader reader(root, origins, report);
-  describe(reader, config);
+std::map<std::string, std::string> bind_keys(const KeyTree& tree,
+                                             const std::function<void(Visitor&)>& walk,
+                                             Origins& origins,
+                                             Report& report) {
+  Reader reader(tree, origins, report);
+  walk(reader);
   reader.finish();
-  config.secrets.shown = reader.shown();
+  return reader.shown();
+}
+
+void bind(const Node& root, Config& config, Origins& origins, Report& report) {
+  config.secrets.shown = bind_keys(
+      {.root = root, .what = "the configuration", .paths = all_paths()},
+      [&](Visitor& v) { describe(v, config); },
+      origins,
+      report);
   // Written but equal to the default counts as not written, so that a resolved file loads to the
   // same object.
   config.optimizer.no_decay_given = config.optimizer.no_decay != OptimizerConfig{}.no_decay;

@@ -2,6 +2,8 @@
 #include "config/compose.hpp"
 
 #include "config/parse.hpp"
+#include "config/slips.hpp"
+#include "config/suggest.hpp"
 #include "config/uses.hpp"
 #include "core/system.hpp"
 
@@ -33,6 +35,25 @@ Origin source_of(const std::filesystem::path& file, const std::optional<Origin>&
     base.included_from.insert(base.included_from.end(), outer.begin(), outer.end());
   }
   return base;
+}
+
+/// What to do about a file that is not there; `from` is the place that named it, if any did.
+std::string missing_fix(const std::filesystem::path& file, const std::optional<Origin>& from) {
+  if (const auto near = nearest_file(file)) {
+    return fmt::format("did you mean {}?", *near);
+  }
+  const bool by_file = from && !from->file.starts_with("--");
+  return by_file ? "check the name; relative names start at the file that contains them"
+                 : "check the name; relative names start at the working directory";
+}
+
+/// What to do about a folder in the place of a file.
+std::string folder_fix(const std::filesystem::path& folder) {
+  const std::vector<std::string> names = files_in(folder);
+  const bool has_any = std::any_of(
+      names.begin(), names.end(), [](const std::string& name) { return name.ends_with(".yaml"); });
+  return has_any ? fmt::format("did you mean {}?", (folder / "*.yaml").string())
+                 : "name a YAML file";
 }
 
 }  // namespace
@@ -97,20 +118,27 @@ bool Composer::enter(const std::filesystem::path& file, const Origin& place_of_n
   return true;
 }
 
-std::optional<std::string> Composer::read(const std::filesystem::path& file, const Origin& where) {
+std::optional<std::string> Composer::read(const std::filesystem::path& file,
+                                          const std::optional<Origin>& from,
+                                          const Origin& where) {
+  if (texts_ != nullptr) {
+    if (const auto it = texts_->find(file.string()); it != texts_->end()) {
+      return it->second;
+    }
+  }
   std::error_code error;
   const auto status = std::filesystem::status(file, error);
   if (!std::filesystem::exists(status)) {
     report_.error("file-not-found", "", where, fmt::format("{} does not exist", file.string()))
-        .fix = "check the name; relative names start at the file that contains them";
+        .fix = missing_fix(file, from);
     return std::nullopt;
   }
   std::optional<std::string> text = read_file(file, error);
   if (!text) {
-    const char* what = std::filesystem::is_directory(status) ? "is a folder" : "cannot be read";
+    const bool folder = std::filesystem::is_directory(status);
+    const char* what = folder ? "is a folder" : "cannot be read";
     report_.error("file-not-readable", "", where, fmt::format("{} {}", file.string(), what)).fix =
-        "name a readable YAML file";
-    return std::nullopt;
+        folder ? folder_fix(file) : "mend its permissions, or name another YAML file";
   }
   return text;
 }
@@ -135,7 +163,7 @@ std::optional<Node> Composer::load_value(const std::filesystem::path& file,
     return std::nullopt;
   }
   std::optional<Node> root;
-  if (const auto text = read(file, where)) {
+  if (const auto text = read(file, from, where)) {
     root = parse(*text, file, base);
   }
   stack_.pop_back();
@@ -162,7 +190,7 @@ std::optional<Node> Composer::only_mapping(std::optional<Node> root, Origin top)
   if (root->kind == Node::Kind::null) {
     report_.error("empty-config", "", top, "the file holds no configuration").fix =
         "start from an example in configs/";
-  } else {
+  } else if (!report_slip(*root, "", report_)) {
     report_
         .error("wrong-type",
                "",

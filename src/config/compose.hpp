@@ -2,6 +2,7 @@
 // (config-and-cli 1.2).
 #pragma once
 
+#include "config/standalone.hpp"
 #include "config/tree.hpp"
 
 #include <filesystem>
@@ -16,7 +17,9 @@ namespace colossal::detail {
 /// stays known afterwards.
 class Composer {
  public:
-  explicit Composer(Report& report) : report_(report) {}
+  /// `texts`: what stands for files of these names; other files are read.
+  explicit Composer(Report& report, const Texts* texts = nullptr)
+      : report_(report), texts_(texts) {}
 
   /// The composed mapping of `file`. Reports the ids of parse_yaml and file-not-found,
   /// file-not-readable, empty-config, wrong-type, extends-cycle, extends-depth. `from` is the place
@@ -37,6 +40,7 @@ class Composer {
  private:
   [[nodiscard]] bool enter(const std::filesystem::path& file, const Origin& place);
   [[nodiscard]] std::optional<std::string> read(const std::filesystem::path& file,
+                                                const std::optional<Origin>& from,
                                                 const Origin& place);
   [[nodiscard]] std::optional<Node> parse(std::string_view text,
                                           const std::filesystem::path& file,
@@ -47,6 +51,7 @@ class Composer {
                                            const std::filesystem::path& directory);
 
   Report& report_;
+  const Texts* texts_;
   int layer_ = 0;
   std::vector<std::string> stack_;
 };

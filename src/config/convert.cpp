@@ -350,6 +350,9 @@ std::string join(std::span<const std::string_view> words) {
 void convert(
     const Node& node, const std::string& path, const Slot& slot, const Spec& spec, Report& report) {
   if (spec.auto_word && node.kind == Node::Kind::scalar && node.text == "auto") {
+    if (auto* const* number = std::get_if<std::optional<std::int64_t>*>(&slot)) {
+      (*number)->reset();  // whose default may be a number
+    }
     return;
   }
   const Target target{path, spec, report};

@@ -3,7 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <initializer_list>
+#include <algorithm>
+#include <vector>
 
 namespace colossal::detail {
 namespace {
@@ -33,6 +34,32 @@ struct Batch {
     return global % divisor == 0 ? std::optional(global / divisor) : std::nullopt;
   }
 };
+
+/// The divisors of `number` nearest to `near`: the largest below it and the smallest above.
+std::vector<std::int64_t> near_divisors(std::int64_t number, std::int64_t near) {
+  std::int64_t below = 0;
+  std::int64_t above = 0;
+  const auto take = [&](std::int64_t divisor) {
+    if (divisor < near) {
+      below = std::max(below, divisor);
+    } else if (divisor > near) {
+      above = above == 0 ? divisor : std::min(above, divisor);
+    }
+  };
+  for (std::int64_t k = 1; k * k <= number; ++k) {
+    if (number % k == 0) {
+      take(k);
+      take(number / k);
+    }
+  }
+  std::vector<std::int64_t> found;
+  for (const std::int64_t divisor : {below, above}) {
+    if (divisor != 0) {
+      found.push_back(divisor);
+    }
+  }
+  return found;
+}
 
 class BatchRule {
  public:
@@ -136,40 +163,55 @@ class BatchRule {
                : fmt::format("global_batch_size {} is not a multiple of {}", b.global, factors);
   }
 
-  /// Up to three ways out, each changing one number.
+  /// Ways out, each changing one number to the nearest values that fit.
   [[nodiscard]] std::string fixes() const {
     std::string text;
-    const auto offer = [&](std::string_view name, std::optional<std::int64_t> value) {
-      if (value) {
-        text += fmt::format("{}{}: {}", text.empty() ? "" : " | ", name, *value);
+    const auto offer = [&](std::string_view name, const std::vector<std::int64_t>& values) {
+      if (!values.empty()) {
+        text += fmt::format("{}{}: {}", text.empty() ? "" : " | ", name, fmt::join(values, " or "));
       }
     };
-    Batch without_accumulation = given_;
-    without_accumulation.accumulation = 0;
-    offer("gradient_accumulation", without_accumulation.quotient());
-    Batch without_micro = given_;
-    without_micro.micro = 0;
-    offer("micro_batch_size", without_micro.quotient());
-    offer("global_batch_size", nearest_global());
-    Batch without_data = given_;
-    without_data.data = 0;
-    const auto processes = without_data.quotient();
-    if (processes && input_.world_size && *processes != given_.data) {
-      text += fmt::format(" | {} processes: --nproc {} or torchrun", *processes, *processes);
+    offer("gradient_accumulation", fitting(&Batch::accumulation));
+    offer("micro_batch_size", fitting(&Batch::micro));
+    offer("global_batch_size", fitting_globals());
+    if (input_.world_size) {
+      for (const std::int64_t processes : fitting(&Batch::data)) {
+        text += processes == given_.data
+                    ? ""
+                    : fmt::format(" | {} processes: --nproc {} or torchrun", processes, processes);
+      }
     }
     return text;
   }
 
-  /// The multiple of all known factors nearest to the global batch size.
-  [[nodiscard]] std::optional<std::int64_t> nearest_global() const {
+  /// Values of a factor with which the others, as given, divide the global batch size: the only one
+  /// if all factors are given, else the nearest below and above the given one.
+  [[nodiscard]] std::vector<std::int64_t> fitting(std::int64_t Batch::* factor) const {
+    Batch others = given_;
+    others.*factor = 0;
+    const auto rest = others.quotient();
+    if (!rest) {
+      return {};
+    }
+    if (complete(given_)) {
+      return {*rest};
+    }
+    return given_.*factor == 0 ? std::vector<std::int64_t>{} : near_divisors(*rest, given_.*factor);
+  }
+
+  /// The multiples of all known factors nearest to the global batch size, from below and above.
+  [[nodiscard]] std::vector<std::int64_t> fitting_globals() const {
     const double step = given_.product();
     constexpr double kLargest = 1e9;
     if (step > kLargest) {
-      return std::nullopt;
+      return {};
     }
     const auto unit = static_cast<std::int64_t>(step);
-    const std::int64_t times = (given_.global + unit / 2) / unit;
-    return complete(given_) || times < 1 ? unit : times * unit;
+    const std::int64_t below = given_.global / unit * unit;
+    if (complete(given_) || below == 0) {
+      return {unit};
+    }
+    return {below, below + unit};
   }
 
   void report_mismatch() {

@@ -147,6 +147,8 @@ class Visitor {
     }
     leave_list();
   }
+  /// A part whose keys are data: its owner reads the tree.
+  virtual void tree(std::string_view /*key*/, const Spec& /*spec*/) {}
   /// Of these keys of the section at most one is given; exactly one if `required`.
   virtual void one_of(std::span<const std::string_view> /*keys*/, bool /*required*/) {}
 

@@ -119,12 +119,17 @@ Loaded run(const Source& source, const LoadOptions& options) {
   Report report;
   run_phases(source, options, loaded, report);
   loaded.diagnostics = std::move(report.items());
-  sort_by_place(loaded.diagnostics, source.yaml.string());
-  cap_errors(loaded.diagnostics);
+  settle(loaded.diagnostics, source.yaml.string());
   return loaded;
 }
 
 }  // namespace
+
+void settle(std::vector<Diagnostic>& items, const std::string& main_file) {
+  sort_by_place(items, main_file);
+  cap_errors(items);
+}
+
 }  // namespace detail
 
 bool Loaded::has_errors() const {

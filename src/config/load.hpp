@@ -49,6 +49,7 @@ struct Diagnostic {
 /// One --set KEY=VALUE (VALUE is a YAML flow node) or KEY@FILE as written on the command line.
 struct Override {
   std::string text;
+  std::string by = {};  ///< what set it in place of a user, "<eval>"; not counted as --set#N then
 };
 
 /// What load() was given besides the file.
@@ -149,6 +150,7 @@ struct Difference {
 /// YAML word of an enumerator, e.g. yaml_word(Precision::fp32) == "fp32".
 [[nodiscard]] std::string yaml_word(Precision value);
 [[nodiscard]] std::string yaml_word(ModelType value);
+[[nodiscard]] std::string yaml_word(ActivationKind value);
 [[nodiscard]] std::string yaml_word(OptimizerType value);
 [[nodiscard]] std::string yaml_word(SchedulerType value);
 [[nodiscard]] std::string yaml_word(DataType value);

@@ -78,7 +78,7 @@ class Applier {
 
   void note_shadowed(const std::string& path, const Origin& origin) {
     const auto [it, fresh] = seen_.try_emplace(path, origin);
-    if (!fresh) {
+    if (!fresh && it->second.file == origin.file) {
       report_.note("override-shadowed",
                    path,
                    it->second,
@@ -211,7 +211,9 @@ void apply_overrides(Node& root, const LoadOptions& options, Composer& composer,
   Applier applier(root, composer, report);
   int number = 0;
   for (const Override& item : options.overrides) {
-    applier.apply(item.text, flag_origin("--set", ++number));
+    applier.apply(
+        item.text,
+        item.by.empty() ? flag_origin("--set", ++number) : flag_origin(item.by.c_str(), 1));
   }
   if (options.output_dir) {
     set_string(root, {"run", "output_dir"}, *options.output_dir, flag_origin("--output-dir", 0));

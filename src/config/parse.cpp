@@ -2,12 +2,14 @@
 #include "config/parse.hpp"
 
 #include "config/scan.hpp"
+#include "config/slips.hpp"
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <unordered_map>
@@ -185,6 +187,10 @@ class Builder : public YAML::EventHandler {
           "use `extends: FILE` in this mapping";
       return;
     }
+    const bool odd = value.kind == Node::Kind::null || key.text.find(':') != std::string::npos;
+    if (odd && report_slip(key, "", report_)) {
+      return;
+    }
     const auto [place, fresh] = frame.places.emplace(key.text, frame.node.children.size());
     if (!fresh) {
       const Node& first = frame.node.children[place->second];
@@ -218,16 +224,35 @@ class Builder : public YAML::EventHandler {
   std::map<YAML::anchor_t, Node> anchors_;
 };
 
-void report_syntax(const YAML::Exception& problem, const Origin& base, Report& report) {
+/// What to do about an error of the parser at this place of this line.
+std::string syntax_fix(const YAML::Exception& problem, std::string_view line) {
+  const auto column = static_cast<std::size_t>(std::max(problem.mark.column, 0));
+  if (problem.msg == "end of map flow not found" && column < line.size() && line[column] == ':') {
+    // "{a: 1 b: 2}": what looks like a value ends with the next key.
+    const std::size_t key = line.find_last_of(" ,{", column) + 1;
+    if (key >= 2 && line[key - 1] == ' ' && line.substr(0, key - 1).find_last_of(",{:") < key - 2) {
+      return fmt::format("put a comma before `{}`", line.substr(key, column - key));
+    }
+  }
+  return problem.msg == "illegal map value"
+             ? "put the value in quotes if it contains ': '"
+             : "check the indentation and punctuation here and on the line before";
+}
+
+void report_syntax(const YAML::Exception& problem,
+                   std::string_view text,
+                   const Origin& base,
+                   Report& report) {
+  if (report_slip_near(text, problem.mark.line + 1, base, report)) {
+    return;
+  }
   Origin origin = base;
   if (base.line == 0 && problem.mark.line >= 0) {
     origin.line = problem.mark.line + 1;
     origin.col = problem.mark.column + 1;
   }
   Diagnostic& error = report.error("yaml-syntax", "", origin, "YAML: " + problem.msg);
-  error.fix = problem.msg == "illegal map value"
-                  ? "put the value in quotes if it contains ': '"
-                  : "check the indentation and punctuation here and on the line before";
+  error.fix = syntax_fix(problem, line_of(text, problem.mark.line + 1));
 }
 
 }  // namespace
@@ -249,7 +274,7 @@ std::optional<Node> parse_yaml(std::string_view text,
     }
   } catch (const YAML::Exception& problem) {
     if (!problem.msg.empty()) {
-      report_syntax(problem, base, report);
+      report_syntax(problem, clean, base, report);
     }
     return std::nullopt;
   }

@@ -140,21 +140,17 @@ class SchemaWriter : public Visitor {
  public:
   SchemaWriter() { levels_.push_back(Level{"", closed_object(), Json::object(), {}, {}, ""}); }
 
+  /// The closed object of all keys; what must be there is needed unless another file is extended.
   [[nodiscard]] Json take() {
     Level& top = levels_.front();
     finish(top);
-    top.schema["properties"]["vars"] = {
-        {"description", "values for ${vars.NAME}"},
-        {"type", {"object", "null"}},
-        {"propertyNames", {{"pattern", "^[A-Za-z_][A-Za-z0-9_]*$"}}},
-        {"additionalProperties", {{"type", {"string", "number", "boolean", "null"}}}}};
-    Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
-                   {"title", "colossal-train configuration"}};
-    schema.update(top.schema);
+    Json schema = top.schema;
     schema["if"] = {{"not", {{"required", {"extends"}}}}};
     schema["then"] = top.needs;
     return schema;
   }
+
+  void tree(std::string_view key, const Spec& spec) override { add(key, Json::object(), spec); }
 
   void one_of(std::span<const std::string_view> keys, bool required) override {
     Json choices = Json::array();
@@ -360,13 +356,31 @@ class SchemaWriter : public Visitor {
 };
 
 }  // namespace
+
+Json schema_of_keys(const std::function<void(Visitor&)>& walk) {
+  SchemaWriter writer;
+  walk(writer);
+  return writer.take();
+}
+
+Json schema_head(std::string_view title) {
+  return {{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", title}};
+}
+
 }  // namespace detail
 
 std::string json_schema() {
   Config defaults;
-  detail::SchemaWriter writer;
-  describe(writer, defaults);
-  return writer.take().dump(2) + "\n";
+  detail::Json keys =
+      detail::schema_of_keys([&](detail::Visitor& v) { detail::describe(v, defaults); });
+  keys["properties"]["vars"] = {
+      {"description", "values for ${vars.NAME}"},
+      {"type", {"object", "null"}},
+      {"propertyNames", {{"pattern", "^[A-Za-z_][A-Za-z0-9_]*$"}}},
+      {"additionalProperties", {{"type", {"string", "number", "boolean", "null"}}}}};
+  detail::Json schema = detail::schema_head("colossal-train configuration");
+  schema.update(keys);
+  return schema.dump(2) + "\n";
 }
 
 }  // namespace colossal

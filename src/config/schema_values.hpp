@@ -1,9 +1,11 @@
-// What does the JSON Schema say about a number?
+// What do the JSON Schemas of configurations and sweeps share, and what do they say about a number?
 #pragma once
 
 #include "config/fields.hpp"
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 namespace colossal::detail {
 
@@ -11,6 +13,12 @@ using Json = nlohmann::ordered_json;
 
 /// A text with `${...}` in it may stand for any single value.
 inline constexpr const char* kUse = R"(\$\{)";
+
+/// A closed object of the keys that `walk` shows to its visitor.
+[[nodiscard]] Json schema_of_keys(const std::function<void(Visitor&)>& walk);
+
+/// "$schema" and "title", to which the keys are added.
+[[nodiscard]] Json schema_head(std::string_view title);
 
 /// Whole numbers are shown without a decimal point.
 [[nodiscard]] Json number(double value);

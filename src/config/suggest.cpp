@@ -130,4 +130,33 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   return best;
 }
 
+std::vector<std::string> files_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::optional<std::string> nearest_file(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  const fs::path folder = path.parent_path();
+  std::error_code ignored;
+  if (!folder.empty() && !fs::exists(folder, ignored)) {
+    const auto meant = nearest_file(folder);
+    const fs::path there = meant ? *meant / path.filename() : fs::path();
+    return fs::exists(there, ignored) ? std::optional(there.string()) : std::nullopt;
+  }
+  const std::vector<std::string> names = files_in(folder);
+  const std::string name = path.filename().string();
+  const auto longer = std::find_if(names.begin(), names.end(), [&](const std::string& other) {
+    return fs::path(other).stem() == name;  // only the ending was left out
+  });
+  const auto best = longer == names.end() ? nearest(name, names) : std::optional(*longer);
+  return best && !name.empty() ? std::optional((folder / *best).string()) : std::nullopt;
+}
+
 }  // namespace colossal

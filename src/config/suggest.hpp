@@ -2,6 +2,7 @@
 // (config-and-cli 4.7).
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,14 @@ namespace colossal {
 /// The candidate nearest to `word` within max(2, size / 3) edits; nothing if none is that near.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word,
                                                  std::span<const std::string> candidates);
+
+/// Names of what lies in a folder, sorted; none if it cannot be read.
+[[nodiscard]] std::vector<std::string> files_in(const std::filesystem::path& folder);
+
+/// What `path`, which does not exist, was probably meant to be: the entry of its folder with the
+/// same name and an ending, or with the nearest name; the folder as it was given, or the nearest
+/// one that holds a file of this name.
+[[nodiscard]] std::optional<std::string> nearest_file(const std::filesystem::path& path);
 
 namespace detail {
 

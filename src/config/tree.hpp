@@ -51,6 +51,9 @@ struct Node {
 /// related, fix. Unknown lines and columns are 0.
 [[nodiscard]] std::string json_lines(std::span<const Diagnostic> diagnostics);
 
+/// Sorts diagnostics by place, those of `main_file` first, and keeps the first 20 errors.
+void settle(std::vector<Diagnostic>& items, const std::string& main_file);
+
 /// Collects diagnostics in the order they are found.
 class Report {
  public:

@@ -210,6 +210,9 @@ std::string config_hash(const Config& config) {
 std::string yaml_word(Placement value) {
   return std::string(detail::word(value));
 }
+std::string yaml_word(ActivationKind value) {
+  return std::string(detail::word(value));
+}
 std::string yaml_word(Precision value) {
   return std::string(detail::word(value));
 }

@@ -47,6 +47,21 @@ std::string read_text(const std::filesystem::path& file) {
   return read_file(file, ignored).value_or("");
 }
 
+std::string program_command() {
+  std::error_code error;
+  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (self.filename() == "colossal-train-engine") {
+    self.replace_filename("colossal-train");
+  }
+  const std::filesystem::path near = std::filesystem::proximate(self, error);
+  if (error) {
+    return "colossal-train";
+  }
+  return near.string().starts_with("..") ? self.string()
+         : near.has_parent_path()        ? near.string()
+                                         : "./" + near.string();  // a bare name is searched in PATH
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";

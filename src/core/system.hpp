@@ -35,6 +35,10 @@ class Descriptor {
 /// Content of a file; empty if it cannot be read.
 [[nodiscard]] std::string read_text(const std::filesystem::path& file);
 
+/// This program as a command that works from the working directory, whatever PATH says; the program
+/// that users start, where a second one beside it runs (apps/README.md).
+[[nodiscard]] std::string program_command();
+
 /// Name of this host; "unknown" if the system does not tell.
 [[nodiscard]] std::string host_name();
 

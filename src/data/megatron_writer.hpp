@@ -1,7 +1,7 @@
 // How are token files written that Megatron-LM, and this program, can read?
 #pragma once
 
-#include "data/detail/output_file.hpp"
+#include "core/output_file.hpp"
 #include "data/detail/token_index.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 
@@ -38,8 +38,8 @@ class MegatronWriter {
   std::filesystem::path bin_path_;
   std::filesystem::path idx_path_;
   detail::TokenType type_;
-  detail::OutputFile bin_;
-  detail::OutputFile idx_;
+  OutputFile bin_;
+  OutputFile idx_;
   std::int64_t sequence_tokens_ = 0;
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> documents_ = {0};

@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/pace.hpp"
 #include "core/text.hpp"
 #include "data/detail/document_reader.hpp"
 #include "data/detail/sources.hpp"
@@ -146,10 +147,9 @@ class Preparation {
   }
 
   void say_progress() {
-    if (seconds_since(said_) < kSecondsBetweenLines) {
+    if (!pace_.due(seconds_since(start_))) {
       return;
     }
-    said_ = Clock::now();
     log::info("encoded {} MB, {} tokens, {:.1f} MB/s",
               thousands(report_.num_bytes / 1'000'000),
               thousands(report_.statistics.num_tokens),
@@ -165,7 +165,7 @@ class Preparation {
   std::int64_t document_tokens_ = 0;
   PrepareReport report_;
   Clock::time_point start_ = Clock::now();
-  Clock::time_point said_ = start_;
+  Pace pace_{kSecondsBetweenLines, kSecondsBetweenLines};
 };
 
 double rate(double amount, double seconds) {

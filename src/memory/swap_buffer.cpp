@@ -36,10 +36,6 @@ at::Tensor allocate_flat(std::int64_t numel, at::ScalarType dtype, at::Device de
   });
 }
 
-at::Tensor allocate_host(std::int64_t numel, at::ScalarType dtype, HostPages pages) {
-  return host_empty(numel, dtype, pages);
-}
-
 at::Tensor BlockPool::get(std::int64_t bytes) {
   const auto fitting =
       std::ranges::find_if(free_, [&](const at::Tensor& block) { return block.numel() == bytes; });

@@ -2,8 +2,6 @@
 // are lent to it.
 #pragma once
 
-#include "memory/host_memory.hpp"
-
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -59,10 +57,5 @@ class SwapBuffer {
 
 /// A flat, zeroed tensor. Errors: memory "out-of-memory" with the bytes asked for.
 [[nodiscard]] at::Tensor allocate_flat(std::int64_t numel, at::ScalarType dtype, at::Device device);
-
-/// The same in host memory, outside of what run.device_memory limits.
-[[nodiscard]] at::Tensor allocate_host(std::int64_t numel,
-                                       at::ScalarType dtype,
-                                       HostPages pages = HostPages::plain);
 
 }  // namespace colossal

@@ -40,7 +40,18 @@ struct PlanOptions {
   ConfigOptions config;
   std::optional<std::int64_t> world_size;  ///< unset: what parallel.* gives, else 1
   bool json = false;
-  std::optional<std::string> lr_plot;  ///< file for a picture of the learning rate (SVG)
+  std::optional<std::string> lr_plot;     ///< file for a picture of the learning rate (SVG)
+  std::optional<std::string> gpu_memory;  ///< "80GiB": beats run.device_memory
+  bool strict = false;                    ///< a plan that does not fit is an error
+};
+
+/// Command line of `estimate`.
+struct EstimateOptions {
+  ConfigOptions config;
+  std::vector<std::int64_t> worlds;       ///< empty: what parallel.* gives, else 1
+  std::optional<std::string> gpu_memory;  ///< beats run.device_memory
+  bool sweep_parallel = false;
+  bool json = false;
 };
 
 /// Command line of `eval`.
@@ -63,8 +74,10 @@ struct DoctorOptions {
 /// Trains or continues a run; the last line of stdout is a JSON summary. Each command returns the
 /// process exit code and writes results to stdout, everything else to stderr. Errors: all kinds.
 int run_train(const TrainOptions& options);
-/// Prints the plan that `train` would store. Errors: data.
+/// Prints the plan that `train` would store. Errors: data; config "memory-over" if strict.
 int run_plan(const PlanOptions& options);
+/// Prints what each layout of a configuration would need.
+int run_estimate(const EstimateOptions& options);
 /// Prints one JSON line with the loss of a checkpoint on the evaluation data. Errors: all kinds.
 int run_eval(const EvalOptions& options);
 /// Opens and checks the data of a valid configuration for `validate --data`, prints what they are

@@ -1,9 +1,8 @@
-// How do validate, config show, explain, diff and init work?
+// How do validate, config show, explain and diff work?
 #include "train/commands_config.hpp"
 
 #include "config/explain.hpp"
 #include "core/error.hpp"
-#include "train/examples.hpp"
 #include "train/foreign.hpp"
 
 #include <fmt/chrono.h>
@@ -13,7 +12,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <unistd.h>
 
 namespace colossal {
@@ -55,6 +53,12 @@ std::optional<Loaded> load_any(const std::string& name, const LoadOptions& optio
   fs::path path = name;
   if (fs::is_directory(path)) {
     path /= "config.resolved.yaml";
+    check(fs::exists(path),
+          ErrorKind::config,
+          "file-not-found",
+          "{} is a folder without config.resolved.yaml\n  fix   name a YAML file, or the folder of "
+          "a run",
+          name);
   }
   Loaded loaded = load(path, options);
   if (loaded.has_errors()) {
@@ -79,35 +83,13 @@ bool follows(const Loaded& loaded, const std::string& path) {
        best ? fmt::format("; did you mean `{}`?", *best) : "");
 }
 
-const Example& find_example(const std::string& name) {
-  const auto all = examples();
-  const auto it = std::find_if(
-      all.begin(), all.end(), [&](const Example& example) { return example.name == name; });
-  if (it == all.end()) {
-    std::string names;
-    for (const Example& example : all) {
-      names += fmt::format("\n  {}", example.name);
-    }
-    fail(ErrorKind::usage, "unknown-example", "there is no example '{}'; there are{}", name, names);
+/// CONFIG (empty if there is none) and KEY, in whichever order they were given.
+std::pair<std::string, std::string> config_and_key(const std::vector<std::string>& words) {
+  const bool key_first = !fs::exists(words.front()) && explain_key(words.front());
+  if (words.size() == 1) {
+    return {"", words.front()};
   }
-  return *it;
-}
-
-/// Other examples that this one starts from must lie beside it.
-void note_parents(const Example& example) {
-  std::string_view rest = example.text;
-  const fs::path folder = fs::path(example.name).parent_path();
-  for (std::size_t at = rest.find("extends: "); at != std::string_view::npos;
-       at = rest.find("extends: ")) {
-    rest.remove_prefix(at + std::string_view("extends: ").size());
-    const fs::path parent =
-        (folder / rest.substr(0, rest.find_first_of(" \n,}"))).lexically_normal();
-    fmt::print(stderr,
-               "note: it starts from {}: colossal-train config init {} -o {}\n",
-               parent.string(),
-               fs::path(parent).replace_extension().string(),
-               parent.string());
-  }
+  return key_first ? std::pair(words[1], words[0]) : std::pair(words[0], words[1]);
 }
 
 }  // namespace
@@ -154,17 +136,17 @@ int run_config_show(const ShowOptions& options) {
 }
 
 int run_config_explain(const ExplainOptions& options) {
-  const std::string& key = options.words.back();
   check(options.words.size() <= 2,
         ErrorKind::usage,
         "unexpected-argument",
         "'{}' is one argument too many: give KEY, or CONFIG and KEY",
-        key);
+        options.words.back());
+  const auto [config, key] = config_and_key(options.words);
   std::optional<std::string> text;
-  if (options.words.size() == 1) {
+  if (config.empty()) {
     text = explain_key(key);
   } else {
-    const auto loaded = load_any(options.words.front(), load_options(options.more));
+    const auto loaded = load_any(config, load_options(options.more));
     if (!loaded) {
       return kConfigExit;
     }
@@ -197,29 +179,6 @@ int run_config_diff(const DiffOptions& options) {
   if (!text.empty()) {
     fmt::print("--- {}\n+++ {}\n{}", options.a, options.b, text);
   }
-  return 0;
-}
-
-int run_config_init(const InitOptions& options) {
-  const Example& example = find_example(options.name);
-  if (!options.output) {
-    fmt::print("{}", example.text);
-    return 0;
-  }
-  check(!fs::exists(*options.output),
-        ErrorKind::usage,
-        "file-exists",
-        "{} exists already\n  fix   choose another name, or remove it",
-        *options.output);
-  std::ofstream file(*options.output, std::ios::binary);
-  file << example.text;
-  file.close();
-  check(file.good(),
-        ErrorKind::config,
-        "output-not-writable",
-        "cannot write {}\n  fix   choose another folder, or mend its permissions",
-        *options.output);
-  note_parents(example);
   return 0;
 }
 

@@ -34,7 +34,7 @@ struct ShowOptions {
   bool origins = false;
 };
 
-/// Command line of `config explain`: KEY, or CONFIG and KEY.
+/// Command line of `config explain`: KEY, or CONFIG and KEY in either order.
 struct ExplainOptions {
   std::vector<std::string> words;
   ConfigOptions more;  ///< overlays and --set, with a CONFIG
@@ -65,7 +65,8 @@ int run_config_show(const ShowOptions& options);
 int run_config_explain(const ExplainOptions& options);
 /// Prints the keys whose values differ, as lines with - and +. Errors: none but diagnostics.
 int run_config_diff(const DiffOptions& options);
-/// Prints an example, or writes it. Errors: usage "unknown-example", "file-exists", environment
+/// Prints an example, or writes it and says what to do next: one file whose paths hold in the
+/// working directory or where it lies. Errors: usage "unknown-example", "file-exists", config
 /// "output-not-writable".
 int run_config_init(const InitOptions& options);
 

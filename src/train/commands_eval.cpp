@@ -16,11 +16,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace colossal {
@@ -34,6 +37,16 @@ constexpr std::array<const char*, 3> kFollowsWorld = {
     "parallel.data=auto", "train.global_batch_size=null", "train.gradient_accumulation=null"};
 /// Makes the configuration's own rules demand evaluation data.
 constexpr const char* kEvaluates = "eval.at_end=true";
+/// Where messages say that such a value comes from.
+constexpr const char* kOwnOverride = "<eval>";
+/// Keys that matter in training only; what was to be said of them, `train` has said.
+constexpr std::array<std::string_view, 7> kTrainingKeys = {"train.",
+                                                           "optimizer.",
+                                                           "scheduler.",
+                                                           "checkpoint.",
+                                                           "logging.",
+                                                           "eval.every_steps",
+                                                           "eval.at_"};
 
 struct EvalInput {
   std::filesystem::path checkpoint;
@@ -50,22 +63,41 @@ EvalInput read_input(const EvalOptions& options) {
   return input;
 }
 
+/// Whether evaluation has no use for a warning or note.
+bool is_of_training(const Diagnostic& item) {
+  return item.severity != Diagnostic::Severity::error &&
+         std::any_of(kTrainingKeys.begin(), kTrainingKeys.end(), [&](std::string_view key) {
+           return item.path.starts_with(key);
+         });
+}
+
+/// What the command sets by itself, then what its user does.
+std::vector<Override> eval_overrides(const EvalOptions& options) {
+  std::vector<Override> overrides;
+  overrides.push_back({kEvaluates, kOwnOverride});
+  if (!options.config) {
+    for (const char* text : kFollowsWorld) {
+      overrides.push_back({text, kOwnOverride});
+    }
+  }
+  for (const std::string& text : options.more.sets) {
+    overrides.push_back({text});
+  }
+  return overrides;
+}
+
 /// The configuration to evaluate with; empty if it has errors, which are printed if asked.
 std::optional<Loaded> eval_config(const EvalOptions& options,
                                   const EvalInput& input,
                                   LoadOptions load,
                                   bool print) {
-  std::vector<std::string> sets = {kEvaluates};
-  if (!options.config) {
-    sets.insert(sets.end(), kFollowsWorld.begin(), kFollowsWorld.end());
-  }
-  sets.insert(sets.end(), options.more.sets.begin(), options.more.sets.end());
   load.overlays = options.more.overlays;
-  load.overrides = to_overrides(sets);
+  load.overrides = eval_overrides(options);
   load.run_time = "eval";  // nothing is named by it here, and all ranks must read the same
-  return accept_or_report(
-      options.config ? colossal::load(*options.config, load) : load_stored(input.state, load),
-      print);
+  Loaded loaded =
+      options.config ? colossal::load(*options.config, load) : load_stored(input.state, load);
+  std::erase_if(loaded.diagnostics, is_of_training);
+  return accept_or_report(std::move(loaded), print);
 }
 
 std::string to_json_line(const EvalReport& report, const EvalInput& input) {

@@ -3,6 +3,8 @@
 #include "train/evaluate.hpp"
 
 #include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/pace.hpp"
 #include "data/loader.hpp"
 #include "train/device_batch.hpp"
 #include "train/stopwatch.hpp"
@@ -10,10 +12,17 @@
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 
 #include <utility>
 
 namespace colossal {
+namespace {
+
+constexpr double kSecondsToFirstLine = 3;
+constexpr double kSecondsBetweenLines = 10;
+
+}  // namespace
 
 EvalReport evaluate(BlockStage& stage,
                     const Dataset& data,
@@ -31,7 +40,12 @@ EvalReport evaluate(BlockStage& stage,
   auto* const tokens = loss + 1;
   auto* const correct = loss + 2;
   bool classifies = false;
+  Pace pace(kSecondsToFirstLine, kSecondsBetweenLines);
   for (std::int64_t k = 0; k < plan.num_batches(); ++k) {
+    if (pace.due(watch.seconds())) {
+      log::console(
+          fmt::format("eval  batch {}/{}, {:.0f} s", k, plan.num_batches(), watch.seconds()));
+    }
     Batch batch = data.read(plan.indices(k));
     batch.training = false;
     batch.step = step;

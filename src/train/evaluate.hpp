@@ -24,7 +24,8 @@ struct EvalReport {
 };
 
 /// Visits each sample of `data` once (eval.max_batches may end it sooner), spread over the data
-/// axes; every rank gets the same report. `step`: updates behind the weights. Collective over the
+/// axes; every rank gets the same report. One that takes more than three seconds says how far it is
+/// every ten. `step`: updates behind the weights. Collective over the
 /// data axes. Errors: data "no-labels" if no token has a label.
 [[nodiscard]] EvalReport evaluate(BlockStage& stage,
                                   const Dataset& data,

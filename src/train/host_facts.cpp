@@ -70,13 +70,16 @@ void read_processor(HostFacts& facts) {
                                                               : "default";
 }
 
+/// Of the control group; kUnlimited if it has none.
+std::int64_t memory_limit() {
+  const std::string limit = first_line("/sys/fs/cgroup/memory.max");
+  return limit.empty() || limit == "max" ? HostFacts::kUnlimited : std::atoll(limit.c_str());
+}
+
 void read_memory(HostFacts& facts) {
   facts.memory_bytes = meminfo_bytes("MemTotal");
   facts.available_bytes = meminfo_bytes("MemAvailable");
-  const std::string limit = first_line("/sys/fs/cgroup/memory.max");
-  if (!limit.empty() && limit != "max") {
-    facts.memory_limit_bytes = std::atoll(limit.c_str());
-  }
+  facts.memory_limit_bytes = memory_limit();
   struct statvfs volume{};
   if (::statvfs("/dev/shm", &volume) == 0) {
     facts.shared_memory_bytes =
@@ -132,6 +135,10 @@ void read_folders(HostFacts& facts) {
 }
 
 }  // namespace
+
+std::int64_t usable_memory() {
+  return std::max<std::int64_t>(0, std::min(meminfo_bytes("MemTotal"), memory_limit()));
+}
 
 HostFacts read_host_facts() {
   HostFacts facts;

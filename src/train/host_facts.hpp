@@ -54,6 +54,9 @@ struct HostFacts {
 /// Looks at this machine and this process.
 [[nodiscard]] HostFacts read_host_facts();
 
+/// Bytes that all processes of this machine, or of its control group, can have; 0: unknown.
+[[nodiscard]] std::int64_t usable_memory();
+
 namespace detail {
 /// Host name, ports.
 void read_network(HostFacts& facts);

@@ -2,6 +2,7 @@
 #include "train/memory_report.hpp"
 
 #include "core/log.hpp"
+#include "train/capacity.hpp"
 #include "train/foreign.hpp"
 #include "train/human.hpp"
 
@@ -93,7 +94,7 @@ RankBytes plan_of(const Config& config, int rank) {
 /// What a change saves; 0 if the planner does not take it.
 std::int64_t saved_by(const Candidate& candidate, int rank, std::int64_t now) {
   try {
-    return now - device_bytes(plan_of(candidate.config, rank));
+    return now - plan_of(candidate.config, rank).total();
   } catch (const Error&) {
     return 0;
   }
@@ -130,7 +131,7 @@ std::string estimate_text(const RankBytes& plan) {
       size_text(plan.borrowed),
       size_text(plan.activations),
       size_text(plan.buffers),
-      size_text(device_bytes(plan)));
+      size_text(plan.total()));
 }
 
 std::string fix_text(const Config& config, int rank, std::int64_t missing) {
@@ -151,12 +152,8 @@ std::string percent(double share) {
 
 }  // namespace
 
-std::int64_t device_bytes(const RankBytes& rank) {
-  return rank.total();
-}
-
 std::vector<CheaperRun> cheaper_runs(const Config& config, int rank, std::int64_t missing) {
-  const std::int64_t now = device_bytes(plan_of(config, rank));
+  const std::int64_t now = plan_of(config, rank).total();
   std::vector<CheaperRun> runs;
   for (Candidate& candidate : candidates_of(config)) {
     const std::int64_t saved = saved_by(candidate, rank, now);
@@ -230,24 +227,24 @@ MemorySummary measure_memory(const Config& config, const Comm& world) {
                        .gathered_peak = values[2],
                        .nvme_peak = values[3]};
   for (const RankBytes& rank : make_plan(config, 0).ranks) {
-    memory.planned = std::max(memory.planned, device_bytes(rank));
+    memory.planned = std::max(memory.planned, rank.total());
   }
   return memory;
 }
 
-void warn_if_tight(const PlanReport& plan, const RunConfig& run) {
-  for (const RankBytes& rank : plan.ranks) {
-    const std::int64_t planned = device_bytes(rank);
-    if (run.device_memory && planned > *run.device_memory) {
-      log::warn(
-          "[memory] the plan needs {} on rank {} and run.device_memory is {}: the run will "
-          "probably "
-          "end out of memory [memory-tight]",
-          size_text(planned),
-          rank.rank,
-          size_text(*run.device_memory));
-      return;
-    }
+void warn_if_over(const PlanReport& plan, const Config& config) {
+  if (const auto over = overrun(plan, capacity_of(config))) {
+    log::warn("[memory] {}: the run will probably end out of memory [memory-over]", over->text);
+  }
+}
+
+void refuse_if_over(const PlanReport& plan, const Config& config) {
+  if (const auto over = overrun(plan, capacity_of(config))) {
+    fail(ErrorKind::config,
+         "memory-over",
+         "{}{}",
+         over->text,
+         fix_text(config, over->rank, over->missing));
   }
 }
 

@@ -22,9 +22,6 @@ struct CheaperRun {
   std::int64_t saved = 0;  ///< bytes of this rank's device, by the plan
 };
 
-/// The bytes of a rank's plan that lie on its device.
-[[nodiscard]] std::int64_t device_bytes(const RankBytes& rank);
-
 /// Up to three changes that make this rank's plan smaller: first those that alone save `missing`
 /// bytes, the least costly in time first; then those that save most.
 [[nodiscard]] std::vector<CheaperRun> cheaper_runs(const Config& config,
@@ -65,9 +62,12 @@ struct MemorySummary {
 /// `world`.
 [[nodiscard]] MemorySummary measure_memory(const Config& config, const Comm& world);
 
-/// Warns if a rank's plan is larger than run.device_memory: an estimate is no measurement, so the
+/// Warns "memory-over" if the plan needs more than there is: an estimate is no measurement, so the
 /// run may pass nevertheless.
-void warn_if_tight(const PlanReport& plan, const RunConfig& run);
+void warn_if_over(const PlanReport& plan, const Config& config);
+
+/// Refuses what warn_if_over() warns of, with the cheapest changes. Errors: config "memory-over".
+void refuse_if_over(const PlanReport& plan, const Config& config);
 
 /// "memory    peak 412.3 MiB of tensors a rank, planned 405.0 MiB (-1.8%)", with the other kinds if
 /// they were used.

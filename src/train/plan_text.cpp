@@ -2,6 +2,7 @@
 #include "mesh/layout.hpp"
 #include "train/human.hpp"
 #include "train/plan_report.hpp"
+#include "train/table.hpp"
 
 #include <fmt/format.h>
 
@@ -48,7 +49,7 @@ std::string work_line(const PlanReport& plan) {
                      bytes_text(plan.chunk_bytes));
 }
 
-using Row = std::vector<std::string>;
+using Row = TableRow;
 
 /// Columns that are all zero in most runs, and are left out then.
 struct Extras {
@@ -123,20 +124,7 @@ std::string rank_table(const PlanReport& plan) {
   for (std::size_t i = 0; i < std::min(plan.ranks.size(), kMaxRankLines); ++i) {
     rows.push_back(row_of(plan, plan.ranks[i], extras));
   }
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    text += fmt::format("{:<{}}", row[0], kFirstWidth);
-    for (std::size_t i = 1; i < row.size(); ++i) {
-      text += fmt::format("  {:>{}}", row[i], widths[i]);
-    }
-    text += "\n";
-  }
+  std::string text = to_table(rows, {.first_width = kFirstWidth});
   if (plan.ranks.size() > kMaxRankLines) {
     text += fmt::format("... and {} more ranks (all in --format json)\n",
                         plan.ranks.size() - kMaxRankLines);

@@ -2,6 +2,7 @@
 #include "train/resume.hpp"
 
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "data/dataset.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +25,17 @@ constexpr std::string_view kRestoreOrOverwrite =
 /// with.
 CheckpointChoice choose_path(const ResumeRequest& request) {
   const fs::path wanted = find_checkpoint(request.mode);
-  const std::int64_t step = read_state(wanted).step;
+  const RunState state = read_state(wanted);
+  if (state.weights_only) {
+    CheckpointChoice own = choose_checkpoints(request.checkpoints, kRestoreOrOverwrite);
+    if (!own.candidates.empty()) {
+      log::info(
+          "[checkpoint] the run has checkpoints of its own, the weights of {} are not used "
+          "[init-ignored]",
+          wanted.string());
+      return own;
+    }
+  }
   for (const CheckpointInfo& own : std::views::reverse(list_checkpoints(request.checkpoints))) {
     if (own.complete) {
       check(fs::equivalent(own.path, wanted),
@@ -38,7 +49,7 @@ CheckpointChoice choose_path(const ResumeRequest& request) {
     }
   }
   CheckpointChoice choice;
-  choice.candidates.push_back(CheckpointInfo{wanted, step, true, ""});
+  choice.candidates.push_back(CheckpointInfo{wanted, state.step, true, ""});
   return choice;
 }
 
@@ -94,6 +105,13 @@ std::string effect(ResumeClass resume_class, bool allowed) {
 
 std::vector<Difference> differences(const ResumeFacts& facts) {
   std::vector<Difference> all = diff(facts.saved, facts.now);
+  if (facts.weights_only) {  // they come from no run that could go on otherwise than it began
+    std::erase_if(all, [](const Difference& difference) {
+      return difference.resume_class != ResumeClass::must_match ||
+             !difference.path.starts_with("model.");
+    });
+    return all;
+  }
   // Without momentum an optimizer keeps no state of it, so what the checkpoint holds would not fit.
   const bool had_momentum = facts.saved.optimizer.momentum > 0;
   const auto momentum = std::ranges::find(all, "optimizer.momentum", &Difference::path);

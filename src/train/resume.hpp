@@ -18,7 +18,9 @@ struct ResumeRequest {
   std::filesystem::path checkpoints;  ///< <output_dir>/checkpoints
 };
 
-/// Reads the folders, changes nothing. Errors: checkpoint "checkpoint-required" (require without
+/// Reads the folders, changes nothing. A path to weights alone (RunState::weights_only) is where a
+/// run begins: checkpoints of its own come first, so that the same command can be given again
+/// (note "init-ignored"). Errors: checkpoint "checkpoint-required" (require without
 /// one), "checkpoint-damaged" (only damaged ones, each listed with its reason), those of
 /// find_checkpoint() for a given path; config "output-exists" (never, or a path that is not the
 /// newest of the output folder, while complete ones exist).
@@ -30,6 +32,7 @@ struct ResumeFacts {
   const Config& now;
   std::string saved_fingerprint;
   std::string now_fingerprint;
+  bool weights_only = false;  ///< only the function that the model computes must be the same
 };
 
 /// Compares them and returns the table `key | checkpoint | now | effect`, empty without

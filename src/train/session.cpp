@@ -241,17 +241,22 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
   }
   return !is_damaged_anywhere(checkpoint, [&] {
     const Config saved = stored_config(state);
-    make_trainer(state);
+    make_trainer(state.weights_only ? RunState{} : state);
     const std::string table =
         compare_for_resume({.saved = saved,
                             .now = config_,
                             .saved_fingerprint = state.data_fingerprint,
-                            .now_fingerprint = trainer_->state().data_fingerprint},
+                            .now_fingerprint = trainer_->state().data_fingerprint,
+                            .weights_only = state.weights_only},
                            options_.allow);
     if (!table.empty()) {
       log::console("changed   since the checkpoint was written:\n" + table);
     }
     std::vector<TensorRecord> records = trainer_->records();
+    if (state.weights_only) {  // the optimizer's state is what it is before the first step
+      std::erase_if(records,
+                    [](const TensorRecord& record) { return !record.name.starts_with("model/"); });
+    }
     load_tensors(checkpoint.path, records, world_.comm());
     trainer_->parts().store->publish_masters();
   });
@@ -306,7 +311,7 @@ void TrainSession::announce() {
   PlanReport plan = plan_with_data(config_, *parts.train_data, parts.eval_data.get());
   plan.ranks_per_node = world_.launch().local_world_size;
   log::console(redact(config_.secrets, to_text(plan)));
-  warn_if_tight(plan, config_.run);
+  warn_if_over(plan, config_);
   if (!resumed_from_.empty()) {
     const RunState& state = trainer_->state();
     const std::int64_t epoch_samples = parts.loader->samples_per_epoch();

@@ -89,14 +89,6 @@ log::Level log_level(LogLevel level) noexcept {
   return static_cast<log::Level>(level);  // the same words in the same order
 }
 
-std::vector<Override> to_overrides(const std::vector<std::string>& sets) {
-  std::vector<Override> overrides;
-  for (const std::string& text : sets) {
-    overrides.push_back(Override{text});
-  }
-  return overrides;
-}
-
 PlanReport plan_with_data(const Config& config, const Dataset& train, const Dataset* eval) {
   const std::int64_t epoch = SampleOrder(train.sources(), order_spec(config)).samples_per_epoch();
   PlanReport plan = make_plan(config, epoch);

@@ -37,9 +37,6 @@ void resolve_vocabulary(Config& config);
 /// logging.level as the log knows it.
 [[nodiscard]] log::Level log_level(LogLevel level) noexcept;
 
-/// `--set` texts as load() takes them.
-[[nodiscard]] std::vector<Override> to_overrides(const std::vector<std::string>& sets);
-
 /// Writes what check_with_data() found and returns its exit code; `print`: warnings alone, too.
 [[nodiscard]] int report_findings(const DataFindings& findings, bool print);
 

@@ -1,6 +1,8 @@
 // How is the end of a run told to people and to programs?
 #include "train/summary.hpp"
 
+#include "core/system.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -24,21 +26,6 @@ std::string metrics_text(const RunSummary& summary) {
   return text.empty() ? "none" : text;
 }
 
-/// This program as a command that works from here, whatever PATH says. What runs is the engine
-/// that lies beside it (apps/README.md).
-std::string this_program() {
-  std::error_code error;
-  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (self.filename() == "colossal-train-engine") {
-    self.replace_filename("colossal-train");
-  }
-  const std::filesystem::path near = std::filesystem::proximate(self, error);
-  if (error) {
-    return "colossal-train";
-  }
-  return near.string().starts_with("..") ? self.string() : near.string();
-}
-
 std::string next_text(const RunSummary& summary) {
   if (summary.checkpoint.empty()) {
     return "next      nothing was saved (checkpoint.at_end is false): there is nothing to continue "
@@ -46,14 +33,14 @@ std::string next_text(const RunSummary& summary) {
   }
   const std::string sample =
       summary.generates ? fmt::format("\ntry       {} generate --checkpoint {} --prompt \"And \"",
-                                      this_program(),
+                                      program_command(),
                                       summary.output_dir.string())
                         : "";
   return fmt::format(
       "next      {0} eval --checkpoint {1}      loss on the evaluation data\n"
       "          {0} inspect {1} --tensors     what the checkpoint holds\n"
       "          the same command with a longer train section continues this run{2}",
-      this_program(),
+      program_command(),
       summary.output_dir.string(),
       sample);
 }

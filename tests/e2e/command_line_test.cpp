@@ -1,6 +1,8 @@
 // Does the command line explain itself and refuse what it does not know?
 #include "e2e/program.hpp"
 
+#include <algorithm>
+
 using namespace colossal::test;
 
 TEST_CASE("every level has help with an example on stdout", "[cli]") {
@@ -21,6 +23,65 @@ TEST_CASE("every level has help with an example on stdout", "[cli]") {
     CHECK(count(outcome.out, "colossal-train") >= 1);
     CHECK(outcome.err.empty());
   }
+}
+
+TEST_CASE("every command's help has the options that all of them take, and they work there",
+          "[cli]") {
+  const std::vector<Arguments> commands = {
+      {"train"}, {"validate"}, {"plan"}, {"config"}, {"config", "show"}, {"dataset", "inspect"}};
+  for (Arguments command : commands) {
+    command.emplace_back("--help");
+    const std::string help = run_expecting(0, command).out;
+    const std::size_t at = help.find("\nOptions of every command:\n");
+    REQUIRE(at != std::string::npos);
+    for (const char* option : {"  -q,--quiet ", "  -v,--verbose ", "  --color WHEN"}) {
+      CHECK(help.find(option, at) != std::string::npos);
+      CHECK(count(help, option) == 1);
+    }
+    CHECK(count(help, "--version") == 0);
+  }
+  CHECK(count(run_expecting(0, {"--help"}).out, "--color") == 1);
+  const TempDir folder;
+  const Outcome quiet =
+      run_expecting(0, train_tiny(folder.path(), {"--quiet", "--set", "train.steps=9"}));
+  CHECK(count(quiet.err, "step  ") == 0);
+}
+
+TEST_CASE("help is as wide as COLUMNS says", "[cli]") {
+  const auto longest = [](const std::string& columns) {
+    const Outcome outcome =
+        run_expecting(0, {"train", "--help"}, {.environment = {{"COLUMNS", columns}}});
+    const std::string options = outcome.out.substr(
+        outcome.out.find("Options:"), outcome.out.find("Example:") - outcome.out.find("Options:"));
+    std::size_t most = 0;
+    for (std::size_t begin = 0; begin < options.size();) {
+      const std::size_t end = std::min(options.find('\n', begin), options.size());
+      most = std::max(most, end - begin);
+      begin = end + 1;
+    }
+    return most;
+  };
+  CHECK(longest("60") <= 60);
+  CHECK(longest("80") <= 80);
+  CHECK(longest("80") > 60);
+  CHECK(longest("10") <= 80);   // no narrower than words are
+  CHECK(longest("wide") > 80);  // no number: lines as they are
+  CHECK(longest("100000") > 80);
+}
+
+TEST_CASE("two dashes end the options", "[cli]") {
+  const TempDir folder;
+  const std::string config = (folder.path() / "-x.yaml").string();
+  write_file(config, read_file(data_file("tiny.yaml")));
+  run_expecting(0, {"validate", "--world-size", "1", "--", config});
+  const Outcome extra = run_expecting(2, {"plan", "--", config, "--world-size=2"});
+  CHECK(count(extra.err, "'--world-size=2' is one argument too many [unexpected-argument]") == 1);
+  const Outcome option = run_expecting(2, {"plan", "--wrold-size=2", "--", config});
+  CHECK(count(option.err, "did you mean '--world-size'? [unknown-option]") == 1);
+  const Outcome file = run_expecting(3, {"validate", "--", "--data"});
+  CHECK(count(file.out, "--data does not exist [file-not-found]") == 1);
+  CHECK(run_expecting(0, {"config", "explain", "--", "optimizer.lr"})
+            .out.starts_with("optimizer.lr\n"));
 }
 
 TEST_CASE("the version names the build", "[cli]") {

@@ -126,6 +126,32 @@ TEST_CASE("a text run takes its vocabulary from the tokenizer and refuses anothe
   run_expecting(4, {"validate", "--data", config});
 }
 
+TEST_CASE("a data file that is not there is looked for under the nearest name", "[dataset]") {
+  const TempDir folder;
+  const std::string text = (folder.path() / "words.txt").string();
+  write_file(text, "some words\n");
+  const std::string near = "did you mean '" + text + "'?";
+  const std::string wrong = (folder.path() / "wrods.txt").string();
+  const std::string out = (folder.path() / "out").string();
+  const Outcome prepared =
+      run_expecting(4, {"dataset", "prepare", "--tokenizer", "byte", wrong, "-o", out});
+  CHECK(count(prepared.err, near) == 1);
+  const std::string tokens = (folder.path() / "tokens.bin").string();
+  write_file(tokens, "ids");
+  for (const char* name : {"tokesn.bin", "tokesn"}) {
+    const Outcome inspected =
+        run_expecting(4, {"dataset", "inspect", (folder.path() / name).string()});
+    CHECK(count(inspected.err, "did you mean '" + tokens + "'?") == 1);
+  }
+  const Outcome far = run_expecting(4, {"dataset", "inspect", (folder.path() / "q.bin").string()});
+  CHECK(count(far.err, "check the name") == 1);
+  const fs::path config = folder.path() / "run.yaml";
+  std::string run = read_file(data_file("text.yaml"));
+  run.replace(run.find("train.txt"), 9, "wrods.txt");
+  write_file(config, run);
+  CHECK(count(run_expecting(4, {"validate", "--data", config.string()}).err, near) == 1);
+}
+
 TEST_CASE("standard input is an input", "[dataset]") {
   const Workshop shop;
   const std::string line = fmt::format(

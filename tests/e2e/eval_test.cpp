@@ -5,6 +5,7 @@
 #include "e2e/program.hpp"
 
 #include <cmath>
+#include <csignal>
 #include <string_view>
 
 using namespace colossal::test;
@@ -103,6 +104,53 @@ TEST_CASE("an overlay counts for eval, with the stored and with a given configur
   const Outcome wrong = run_expecting(
       3, {"eval", "--checkpoint", run_dir.string(), "--config-overlay", over.string()});
   CHECK(count(wrong.err, "over.yaml:1:8: error") == 1);
+}
+
+TEST_CASE("eval does not repeat what concerns training, and names the user's own options",
+          "[eval]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  const Outcome trained = run_expecting(
+      0, train_tiny(run_dir, {"--set", "eval.every_steps=1000", "--set", "optimizer.lr=2"}));
+  CHECK(count(trained.err, "[never-runs]") == 1);
+  CHECK(count(trained.err, "[lr-too-large]") == 1);
+  const fs::path config = folder.path() / "again.yaml";
+  write_file(config,
+             "extends: " + data_file("tiny.yaml") +
+                 "\neval: {every_steps: 1000}\noptimizer: {lr: 2}\nvars: {unused: 1}\n");
+  for (const char* processes : {"1", "2"}) {
+    const Arguments words = {"eval", "--checkpoint", run_dir.string(), "--nproc", processes};
+    const Outcome stored = run_expecting(0, words);
+    CHECK(count(stored.err, "warning") == 0);
+    Arguments given = words;
+    given.insert(given.end(), {"--config", config.string()});
+    const Outcome own = run_expecting(0, given);
+    CHECK(count(own.err, "[never-runs]") == 0);
+    CHECK(count(own.err, "[lr-too-large]") == 0);
+    CHECK(count(own.err, "[unused-var]") == 1);  // what concerns evaluation, too
+    given.insert(given.end(), {"--set", "eval.at_end=true", "--set", "eval.nothing=1"});
+    const Outcome wrong = run_expecting(3, given);
+    CHECK(count(wrong.err, "--set#2: error") == 1);
+    CHECK(count(wrong.err, "[override-shadowed]") == 0);
+  }
+}
+
+TEST_CASE("a long evaluation says how far it is, a short one nothing", "[eval]") {
+  const TempDir folder;
+  run_expecting(0, train_tiny(folder.path()));
+  const Arguments words = {
+      "eval", "--checkpoint", folder.path().string(), "--set", "eval.micro_batch_size=1", "--set"};
+  Arguments brief = words;
+  brief.emplace_back("data.num_samples=100");
+  CHECK(count(run_expecting(0, brief).err, "eval  batch") == 0);
+  Arguments endless = words;
+  endless.emplace_back("data.num_samples=1B");
+  Program program(endless);
+  program.await_stderr("eval  batch ");
+  program.send(SIGTERM);
+  const Outcome outcome = program.wait();
+  CHECK(outcome.out.empty());
+  CHECK(count(outcome.err, "/100000000, 3 s\n") == 1);
 }
 
 TEST_CASE("eval refuses what it cannot evaluate", "[eval]") {

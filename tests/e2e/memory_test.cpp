@@ -130,7 +130,7 @@ TEST_CASE("a plan that is larger than the device is told before the first step",
   const double planned =
       last_line(run_expecting(0, train_wide(folder.path() / "free"))).at("device_planned");
   const Outcome outcome = run(train_wide(folder.path() / "run", with_device(0.99 * planned)));
-  CHECK(count(outcome.err, "[memory-tight]") == 1);
+  CHECK(count(outcome.err, "[memory-over]") == 1);
   CHECK((outcome.code == 0 || outcome.code == 6));  // an estimate is no measurement
 }
 

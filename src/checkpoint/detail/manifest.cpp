@@ -34,6 +34,7 @@ RunState state_from_json(const Json& json) {
                                  scale->at("growth").get<std::int64_t>(),
                                  scale->at("hysteresis").get<std::int64_t>()};
   }
+  state.weights_only = json.value("content", "full") == "weights";
   json.at("data_fingerprint").get_to(state.data_fingerprint);
   json.at("build_id").get_to(state.build_id);
   json.at("config_yaml").get_to(state.config_yaml);
@@ -113,6 +114,9 @@ Json to_json(const RunState& state) {
   if (const std::optional<LossScale>& scale = state.loss_scale) {
     json["loss_scale"] = {
         {"scale", scale->scale}, {"growth", scale->growth}, {"hysteresis", scale->hysteresis}};
+  }
+  if (state.weights_only) {
+    json["content"] = "weights";
   }
   json.update({{"data_fingerprint", state.data_fingerprint},
                {"build_id", state.build_id},

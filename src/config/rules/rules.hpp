@@ -40,6 +40,9 @@ struct RuleInput {
 /// One check.
 using Rule = void (*)(const RuleInput&);
 
+/// Whether a text is 1 to 80 of A-Z a-z 0-9 . _ - and no folder by itself: what names a run.
+[[nodiscard]] bool names_a_folder(std::string_view name);
+
 /// bad-name, not-utf8.
 [[nodiscard]] std::span<const Rule> run_rules();
 /// world-size.

@@ -20,10 +20,8 @@ bool is_name_char(char c) {
 
 /// Holds for the file stem too, when that is the name.
 void name_is_a_folder(const RuleInput& in) {
-  constexpr std::size_t kLongest = 80;
   const std::string& name = in.config.run.name;
-  const bool legal = std::all_of(name.begin(), name.end(), is_name_char);
-  if (legal && !name.empty() && name.size() <= kLongest && name != "." && name != "..") {
+  if (names_a_folder(name)) {
     return;
   }
   Diagnostic& error = in.error("bad-name", "run.name", fmt::format("'{}' cannot name a run", name));
@@ -60,6 +58,12 @@ void texts_are_utf8(const RuleInput& in) {
 constexpr std::array<Rule, 2> kRules = {name_is_a_folder, texts_are_utf8};
 
 }  // namespace
+
+bool names_a_folder(std::string_view name) {
+  constexpr std::size_t kLongest = 80;
+  return std::all_of(name.begin(), name.end(), is_name_char) && !name.empty() &&
+         name.size() <= kLongest && name != "." && name != "..";
+}
 
 std::span<const Rule> run_rules() {
   return kRules;

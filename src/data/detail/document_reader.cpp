@@ -1,6 +1,7 @@
 // How do blocks of a file become documents?
 #include "data/detail/document_reader.hpp"
 
+#include "config/suggest.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>
@@ -34,11 +35,15 @@ void DocumentReader::open() {
   const std::string& name = inputs_[input_];
   descriptor_ = name == "-" ? ::dup(STDIN_FILENO) : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
   const int code = errno;
-  check(descriptor_ >= 0 || code != ENOENT,
-        ErrorKind::data,
-        "file-not-found",
-        "input '{}' does not exist; name text files, or - for standard input",
-        name);
+  if (descriptor_ < 0 && code == ENOENT) {
+    const auto near = nearest_file(name);
+    fail(ErrorKind::data,
+         "file-not-found",
+         "input '{}' does not exist; {}",
+         name,
+         near ? fmt::format("did you mean '{}'?", *near)
+              : "name text files, or - for standard input");
+  }
   check(descriptor_ >= 0,
         ErrorKind::data,
         "data-unreadable",

@@ -1,6 +1,7 @@
 // What can go wrong between a path and its bytes? Each cause has its own error.
 #include "data/detail/mapped_file.hpp"
 
+#include "config/suggest.hpp"
 #include "core/error.hpp"
 #include "core/hash.hpp"
 #include "core/system.hpp"
@@ -22,6 +23,12 @@ std::string reason(int code) {
   return std::generic_category().message(code);
 }
 
+std::string missing_advice(const std::filesystem::path& path) {
+  const auto near = nearest_file(path);
+  return near ? fmt::format("did you mean '{}'?", *near)
+              : "check the name (in a configuration it is relative to that file)";
+}
+
 int open_for_reading(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor >= 0) {
@@ -31,9 +38,9 @@ int open_for_reading(const std::filesystem::path& path) {
   check(code != ENOENT && code != ENOTDIR,
         ErrorKind::data,
         "file-not-found",
-        "data file '{}' does not exist; check data.train and data.eval (paths are relative to the "
-        "config file)",
-        path.string());
+        "data file '{}' does not exist; {}",
+        path.string(),
+        missing_advice(path));
   fail(ErrorKind::data,
        "data-unreadable",
        "data file '{}' cannot be opened: {}",

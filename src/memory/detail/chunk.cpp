@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "memory/gauge.hpp"
+#include "memory/host_memory.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -55,7 +56,7 @@ Chunk::Chunk(const ChunkSpec& spec, const ChunkShared& shared)
 at::Tensor Chunk::allocate(at::ScalarType dtype, Tier tier) const {
   return tier == Tier::device
              ? allocate_flat(part_numel_, dtype, shared_.context.device())
-             : allocate_host(part_numel_, dtype, apart() ? HostPages::pinned : HostPages::plain);
+             : host_empty(part_numel_, dtype, apart() ? HostPages::pinned : HostPages::plain);
 }
 
 at::Tensor Chunk::own_part(const at::Tensor& whole) const {
@@ -120,6 +121,9 @@ void Chunk::allocate_gradients() {
   if (keeps_gradients_) {
     grads_.fill(allocate_flat(grads_.bytes(), at::kByte, shared_.context.device()));
   }
+  if (grads_.tensor().scalar_type() != options.reduce) {
+    staging_ = SwapBuffer(spec_.numel, options.reduce, shared_.context.device());
+  }
   const bool in_place = keeps_gradients_ && spec_.optim_home == Tier::device;
   shard_.grad = in_place ? own_part(grads_.tensor()) : allocate(options.grad, spec_.optim_home);
 }
@@ -133,7 +137,7 @@ void Chunk::initialize_master(std::size_t index) {
     return;
   }
   const Shape shape = local_shape(param.layout, param.padded, shared_.context.mesh());
-  at::Tensor values = allocate_host(numel(shape), shared_.options.master).view(shape);
+  at::Tensor values = host_empty(numel(shape), shared_.options.master).view(shape);
   initialize(values, param, shared_.context);
   shard_.master.narrow(0, mine->offset, mine->end - mine->begin)
       .copy_(values.view(-1).narrow(0, mine->begin, mine->end - mine->begin));
@@ -258,14 +262,23 @@ void Chunk::open_gradients() {
   }
 }
 
+/// The gradient in the dtype of the reduction. The memory of a copy is lent: the backend's thread
+/// may hold on to the tensor for a while after the reduction has ended.
+at::Tensor Chunk::stage_gradients() {
+  if (!staging_.tensor().defined()) {
+    return grads_.tensor();
+  }
+  staging_.fill(at::empty({staging_.bytes()}, grads_.tensor().options().dtype(at::kByte)));
+  return staging_.tensor().copy_(grads_.tensor());
+}
+
 void Chunk::start_reduce() {
-  const bool converts = grads_.tensor().scalar_type() != shared_.options.reduce;
-  staging_ = converts ? grads_.tensor().to(shared_.options.reduce) : grads_.tensor();
-  sum_ = own_part(staging_);
+  at::Tensor whole = stage_gradients();
+  sum_ = own_part(whole);
   if (spec_.shard_axes.none()) {
-    reducing_ = comm_.all_reduce(staging_);
+    reducing_ = comm_.all_reduce(whole);
   } else {
-    reducing_ = comm_.reduce_scatter(sum_, staging_);
+    reducing_ = comm_.reduce_scatter(sum_, whole);
   }
   if (sum_.device() != shard_.grad.device()) {
     send_sum();
@@ -296,7 +309,9 @@ void Chunk::finish_reduce() {
   }
   summed_ = true;
   sum_ = at::Tensor();
-  staging_ = at::Tensor();
+  if (staging_.filled()) {
+    static_cast<void>(staging_.empty());
+  }
   if (!keeps_gradients_) {
     shared_.pool.put(grads_.empty());
   }

@@ -95,6 +95,7 @@ class Chunk {
   /// to = from, one of which may be on the host and the other on the device: complete for the
   /// device after finish_gather(), and for what the stream gets next if `now`.
   void bring(const at::Tensor& to, const at::Tensor& from, bool now);
+  at::Tensor stage_gradients();
   void send_sum();
   void allocate_master();
   void keep_working_by_master();
@@ -119,7 +120,7 @@ class Chunk {
   bool summed_ = false;  ///< shard_.grad holds the sum of an earlier micro-batch of this step
   Pending gathering_;
   Pending reducing_;
-  at::Tensor staging_;   ///< the gradient in the dtype of the reduction, while it runs
+  SwapBuffer staging_;   ///< the gradient in another dtype, while it is reduced; or undefined
   at::Tensor sum_;       ///< where this rank's part of the sum arrives
   cuda::Copy bringing_;  ///< of weights to the device
   cuda::Copy landing_;   ///< of the sum to the host

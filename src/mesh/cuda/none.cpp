@@ -1,5 +1,6 @@
 // What does a build without CUDA know of GPUs? That it can use none.
 #include "core/error.hpp"
+#include "mesh/cuda/event_timer.hpp"
 #include "mesh/device.hpp"
 
 namespace colossal {
@@ -25,3 +26,12 @@ void wait_for_device(at::Device device) {
 }
 
 }  // namespace colossal
+
+namespace colossal::cuda {
+
+std::unique_ptr<DeviceTimer> make_event_timer(at::Device device) {
+  use_device(device);
+  return nullptr;  // use_device() has thrown
+}
+
+}  // namespace colossal::cuda

@@ -3,6 +3,9 @@
 #include "support/catch.hpp"
 
 #include <array>
+#include <sstream>
+#include <utility>
+#include <vector>
 
 using namespace colossal;
 using namespace colossal::test;
@@ -146,6 +149,93 @@ TEST_CASE("a given replica count stands in for an unknown world", "[config]") {
       box.load(kSynthetic, options({"parallel.data=4", "train.global_batch_size=32"}));
   REQUIRE(summary(loaded).empty());
   CHECK(loaded.config.train.gradient_accumulation == 2);
+}
+
+namespace {
+
+/// What a fix offers: "micro_batch_size: 4 or 8 | 2 processes: --nproc 2 or torchrun" gives
+/// {micro_batch_size, 4}, {micro_batch_size, 8} and {processes, 2}.
+std::vector<std::pair<std::string, std::int64_t>> offers_of(const std::string& fix) {
+  std::vector<std::pair<std::string, std::int64_t>> offers;
+  std::istringstream words(fix);
+  std::string name;
+  for (std::string word; words >> word;) {
+    const bool number = word.find_first_not_of("0123456789") == std::string::npos;
+    if (word == "processes:") {
+      offers.back().first = "processes";
+      words.ignore(1000, '|');  // how to start them
+    } else if (number) {
+      offers.emplace_back(name, std::stoll(word));
+    } else if (word.ends_with(':')) {
+      name = word.substr(0, word.size() - 1);
+    }
+  }
+  return offers;
+}
+
+/// The row with one number changed as a fix says.
+Row changed(Row row, const std::pair<std::string, std::int64_t>& offer) {
+  if (offer.first == "processes") {
+    row.world = offer.second;
+  } else if (offer.first == "global_batch_size") {
+    row.global = offer.second;
+  } else if (offer.first == "micro_batch_size") {
+    row.micro = offer.second;
+  } else if (offer.first == "gradient_accumulation") {
+    row.accumulation = offer.second;
+  } else {
+    FAIL("unknown offer " << offer.first);
+  }
+  return row;
+}
+
+}  // namespace
+
+TEST_CASE("a mismatch offers the nearest values that fit, from below and above", "[config]") {
+  const ConfigSandbox box;
+  const auto fix = [&](const Row& row) {
+    const Loaded loaded = load_batch(box, row);
+    REQUIRE(summary(loaded) == "batch-mismatch 2 0");
+    return loaded.diagnostics[0].fix;
+  };
+  CHECK(fix({2, 16, 5, 0, 0, 0, 0}) == "micro_batch_size: 4 or 8 | global_batch_size: 10 or 20");
+  CHECK(fix({0, 9, 2, 0, 0, 0, 0}) == "micro_batch_size: 1 or 3 | global_batch_size: 8 or 10");
+  CHECK(fix({3, 16, 0, 0, 0, 0, 0}) ==
+        "global_batch_size: 15 or 18 | 2 processes: --nproc 2 or torchrun | 4 processes: --nproc 4 "
+        "or torchrun");
+  CHECK(fix({2, 16, 0, 3, 0, 0, 0}) ==
+        "gradient_accumulation: 2 or 4 | global_batch_size: 12 or 18");
+  CHECK(fix({1, 7, 9, 0, 0, 0, 0}) == "micro_batch_size: 7 | global_batch_size: 9");
+  CHECK(fix({1, 1000003, 2, 0, 0, 0, 0}) ==  // a prime number
+        "micro_batch_size: 1 or 1000003 | global_batch_size: 1000002 or 1000004");
+}
+
+TEST_CASE("whatever a mismatch offers is accepted, and something always is offered", "[config]") {
+  const ConfigSandbox box;
+  int num_offers = 0;
+  for (std::int64_t world = 0; world <= 4; ++world) {
+    for (const std::int64_t global : {1, 4, 7, 12, 30}) {
+      for (std::int64_t micro = 0; micro <= 5; ++micro) {
+        for (const std::int64_t accumulation : {0, 1, 3, 8}) {
+          const Row row{world, global, micro, accumulation, 0, 0, 0};
+          const Loaded loaded = load_batch(box, row);
+          if (!loaded.has_errors()) {
+            continue;
+          }
+          const std::string& fix = loaded.diagnostics.at(0).fix;
+          INFO(world << " " << global << " " << micro << " " << accumulation << ": " << fix);
+          const auto offers = offers_of(fix);
+          CHECK_FALSE(offers.empty());
+          for (const auto& offer : offers) {
+            INFO(offer.first << " " << offer.second);
+            CHECK(summary(load_batch(box, changed(row, offer))).empty());
+            ++num_offers;
+          }
+        }
+      }
+    }
+  }
+  CHECK(num_offers > 500);
 }
 
 TEST_CASE("batch arithmetic agrees with brute force on a grid", "[config]") {

@@ -326,6 +326,49 @@ TEST_CASE("a missing or unreadable main file is one error without a line", "[con
   CHECK(summary(box.load("just text\n")) == "wrong-type 1 1");
 }
 
+TEST_CASE("a missing file is looked for under the nearest name, by whoever named it", "[config]") {
+  const ConfigSandbox box;
+  box.write("base.yaml", kSynthetic);
+  const auto fix = [](const Loaded& loaded) { return loaded.diagnostics.at(0).fix; };
+  const std::string meant = "did you mean " + (box.path() / "base.yaml").string() + "?";
+  CHECK(fix(load(box.path() / "bse.yaml")) == meant);
+  CHECK(fix(load(box.path() / "base")) == meant);
+  CHECK(fix(box.load("extends: basee.yaml\n")) == meant);
+  const Loaded set = box.load(kSynthetic, options({"model@" + (box.path() / "bas.yaml").string()}));
+  CHECK(fix(set) == meant);
+  CHECK(fix(load(box.path() / "nothing-like-it.yaml")) ==
+        "check the name; relative names start at the working directory");
+  CHECK(fix(box.load(kSynthetic, options({"model@/none/x.yaml"}))) ==
+        "check the name; relative names start at the working directory");
+  CHECK(fix(box.load("extends: something-else.yaml\n")) ==
+        "check the name; relative names start at the file that contains them");
+}
+
+TEST_CASE("a folder in the place of a file says which files it has", "[config]") {
+  const ConfigSandbox box;
+  std::filesystem::create_directories(box.path() / "empty");
+  const Loaded empty = load(box.path() / "empty");
+  CHECK(empty.diagnostics.at(0).message == (box.path() / "empty").string() + " is a folder");
+  CHECK(empty.diagnostics.at(0).fix == "name a YAML file");
+  box.write("empty/a.yaml", kSynthetic);
+  CHECK(load(box.path() / "empty").diagnostics.at(0).fix ==
+        "did you mean " + (box.path() / "empty" / "*.yaml").string() + "?");
+}
+
+TEST_CASE("what a command sets by itself is not counted as --set", "[config]") {
+  const ConfigSandbox box;
+  LoadOptions with;
+  with.overrides = {{"run.seed=1", "<eval>"}, {"run.seed=2"}, {"run.name=a b"}};
+  const Loaded loaded = box.load(kSynthetic, with);
+  CHECK(summary(loaded) == "bad-name 2 0");  // and no note that seed is set again
+  with.overrides.pop_back();
+  const Loaded good = box.load(kSynthetic, with);
+  CHECK(summary(good).empty());
+  CHECK(good.config.run.seed == 2);
+  CHECK(good.origins.at("run.seed").file == "--set");
+  CHECK(good.origins.at("run.seed").line == 1);
+}
+
 TEST_CASE("errors of several files come together, the main file first", "[config]") {
   const ConfigSandbox box;
   box.write("a.yaml", "x: 'y\n");

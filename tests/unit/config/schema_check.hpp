@@ -64,8 +64,8 @@ inline nlohmann::json to_json(const detail::Node& node) {
 /// Whether the schema accepts a YAML text that parses.
 class SchemaCheck {
  public:
-  SchemaCheck() {
-    const nlohmann::json document = nlohmann::json::parse(json_schema());
+  explicit SchemaCheck(const std::string& text = json_schema()) {
+    const nlohmann::json document = nlohmann::json::parse(text);
     valijson::adapters::NlohmannJsonAdapter adapter(document);
     valijson::SchemaParser(valijson::SchemaParser::kDraft7).populateSchema(adapter, schema_);
   }

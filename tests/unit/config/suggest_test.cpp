@@ -88,3 +88,44 @@ TEST_CASE("a misspelt required key is one error, not two", "[config]") {
   CHECK(found("steps:", "max_steps:") == "unknown-key 4 9");
   CHECK(found("hidden_size", "zzz") == "required 2 1; unknown-key 2 35");
 }
+
+TEST_CASE("the nearest file is found by its name, its stem, or in the nearest folder", "[config]") {
+  const colossal::test::ConfigSandbox box;
+  box.write("configs/tiny-cpu.yaml", "");
+  box.write("configs/gpt-kjv.yaml", "");
+  box.write("configs/notes.txt", "");
+  const std::string folder = box.path().string();
+  const auto near = [&](const std::string& name) {
+    const auto found = colossal::nearest_file(box.path() / name);
+    return found ? found->substr(folder.size() + 1) : "";
+  };
+  CHECK(near("configs/tiny-cup.yaml") == "configs/tiny-cpu.yaml");
+  CHECK(near("configs/tiny-cpu") == "configs/tiny-cpu.yaml");
+  CHECK(near("configs/gpt-kjv.yml") == "configs/gpt-kjv.yaml");
+  CHECK(near("cofnigs/gpt-kjv.yaml") == "configs/gpt-kjv.yaml");
+  CHECK(near("cofnigs/gpt.yaml").empty());  // two mistakes at once
+  CHECK(near("configs/bert-large.yaml").empty());
+  CHECK(near("configs/").empty());
+  CHECK(near("no/such/folder/x.yaml").empty());
+}
+
+TEST_CASE("a name without a folder is looked for in the working directory", "[config]") {
+  const colossal::test::ConfigSandbox box;
+  box.write("tiny.yaml", "");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(box.path());
+  const auto found = colossal::nearest_file("tinny.yaml");
+  const auto none = colossal::nearest_file("");
+  std::filesystem::current_path(before);
+  CHECK(found == "tiny.yaml");
+  CHECK_FALSE(none.has_value());
+}
+
+TEST_CASE("a folder that cannot be read holds nothing", "[config]") {
+  const colossal::test::ConfigSandbox box;
+  box.write("b.yaml", "");
+  box.write("a.yaml", "");
+  CHECK(colossal::files_in(box.path()) == std::vector<std::string>{"a.yaml", "b.yaml"});
+  CHECK(colossal::files_in(box.path() / "a.yaml").empty());
+  CHECK(colossal::files_in(box.path() / "none").empty());
+}

@@ -2,7 +2,7 @@
 // finished?
 #include "data/megatron_writer.hpp"
 
-#include "data/detail/output_file.hpp"
+#include "core/output_file.hpp"
 #include "data_helpers.hpp"
 #include "support/temp_dir.hpp"
 
@@ -78,7 +78,7 @@ TEST_CASE("a file that another writer commits between opening and locking is lef
   const std::filesystem::path temporary = folder.path() / "a.bin.tmp";
   std::ofstream(temporary) << "whole";
   int calls = 0;
-  const Descriptor file = detail::open_locked(temporary, [&] {
+  const Descriptor file = open_locked(temporary, [&] {
     if (++calls == 1) {
       std::filesystem::rename(temporary, path);
     }
@@ -87,10 +87,10 @@ TEST_CASE("a file that another writer commits between opening and locking is lef
   REQUIRE(::ftruncate(file.get(), 0) == 0);
   CHECK(read_all(path) == "whole");
   CHECK(std::filesystem::exists(temporary));
-  const Error error = error_of([&] { static_cast<void>(detail::open_locked(temporary)); });
+  const Error error = error_of([&] { static_cast<void>(open_locked(temporary)); });
   CHECK(error.id() == "output-write");
   const Error endless = error_of([&] {
-    static_cast<void>(detail::open_locked(
+    static_cast<void>(open_locked(
         folder.path() / "b", [&] { std::filesystem::rename(folder.path() / "b", path); }));
   });
   CHECK(endless.id() == "output-write");

@@ -225,7 +225,8 @@ class ErrorIds(LintCase):
               '  target.fail(node, {"bad-word", fmt::format("{}", x), "fix"});\n'
               '  return Problem{"bad-number", "text"};\n  usage(command, "no-command", "text");\n'
               '  log::console("nothing to do [all-done]");\n'
-              '  log::warn("[at-start] step {}, [in-the-middle] of a text", 1);\n}\n')
+              '  log::warn("[at-start] step {}, [in-the-middle] of a text", 1);\n'
+              '  log::error("lost [for-good]");\n  log::info("found [again-now]");\n}\n')
 
     def listed(self, source):
         with tempfile.TemporaryDirectory() as folder:
@@ -238,9 +239,9 @@ class ErrorIds(LintCase):
 
     def test_lists_what_any_reporting_function_is_given(self):
         lines = [line.removesuffix(" src/nn/a.cpp") for line in self.listed(self.SOURCE).splitlines()]
-        self.assertEqual(lines, ["all-done note -", "at-start note -", "bad-number config 3", "bad-word config 3", "careful warning -",
-                                 "first-kind internal 1", "no-command usage -", "second-kind internal 1", "tag config 3",
-                                 "too-large config 3"])
+        self.assertEqual(lines, ["again-now note -", "all-done note -", "at-start warning -", "bad-number config 3",
+                                 "bad-word config 3", "careful warning -", "first-kind internal 1", "for-good warning -", "no-command usage -",
+                                 "second-kind internal 1", "tag config 3", "too-large config 3"])
 
     def test_rejects_an_id_without_test(self):
         source = 'void f() {\n  fail(ErrorKind::config, "too-large", "text");\n  fail(ErrorKind::config, "tag", "text");\n}\n'

@@ -26,7 +26,7 @@ Config with_micro_batch(std::int64_t micro, std::int64_t accumulation) {
 }
 
 std::int64_t planned(const Config& config) {
-  return device_bytes(make_plan(config, 0).ranks.front());
+  return make_plan(config, 0).ranks.front().total();
 }
 
 /// The change whose text begins with `name`; its savings are -1 if it is not offered.

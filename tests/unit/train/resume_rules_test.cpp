@@ -20,11 +20,12 @@ namespace {
 /// A folder of checkpoints that hold one number each.
 class Checkpoints {
  public:
-  void save(std::int64_t step) const {
+  void save(std::int64_t step, bool weights_only = false) const {
     const std::array records = {
         TensorRecord{.name = "model/w", .global = {1}, .local = at::ones({1}), .regions = {one()}}};
     RunState state;
     state.step = step;
+    state.weights_only = weights_only;
     save_checkpoint(root(), state, records, Comm(), {.keep_last = 100});
   }
   void damage(std::int64_t step) const { fs::remove(path(step) / "manifest.json"); }
@@ -119,6 +120,47 @@ TEST_CASE("a path names one checkpoint and never mixes with others", "[resume_ru
   CHECK(empty.refusal(empty.root().string()) == "5 checkpoint-none");
   CHECK(empty.refusal(source.path(3).string()) == "5 checkpoint-incomplete");
   CHECK(source.refusal(source.path(3).string()) == "5 checkpoint-incomplete");
+}
+
+TEST_CASE("weights alone are where a run begins, not where it goes on", "[resume_rules]") {
+  const Checkpoints weights;
+  weights.save(0, true);
+  const std::string path = weights.root().string() + "/step-00000000";
+  const Checkpoints own;
+  CHECK(own.choose(path) == std::vector<std::int64_t>{0});
+  CHECK(choose_resume({path, own.root()}).candidates.front().path == path);
+  own.save(3);
+  own.save(5);
+  own.damage(5);
+  const CheckpointChoice choice = choose_resume({path, own.root()});  // the same command again
+  CHECK(choice.candidates.front().path == own.path(3));
+  CHECK(choice.damaged.size() == 1);
+  own.damage(3);
+  CHECK(own.refusal(path) == "5 checkpoint-damaged");  // never back to the beginning
+}
+
+TEST_CASE("weights alone fit if the model computes the same function", "[resume_rules]") {
+  const Config saved = tiny_gpt();
+  const auto refused = [&](const std::function<void(Config&)>& change) {
+    Config now = saved;
+    change(now);
+    ResumeFacts all = facts(saved, now);
+    all.now_fingerprint = "other data";
+    all.weights_only = true;
+    return refusal(all);
+  };
+  CHECK(refused([](Config&) {}).empty());
+  CHECK(refused([](Config& c) {
+          c.optimizer.type = OptimizerType::lamb;
+          c.train.global_batch_size *= 2;
+          c.run.seed += 1;
+          c.model.dropout = 0.5;
+          c.data.type = DataType::text;
+        }).empty());
+  CHECK(refused([](Config& c) { c.model.num_heads *= 2; }) == "5 resume-mismatch");
+  CHECK(refused([](Config& c) { c.model.norm_eps = 1e-3; }) == "5 resume-mismatch");
+  CHECK(refused([](Config& c) { c.model.activation = ActivationKind::relu; }) ==
+        "5 resume-mismatch");
 }
 
 TEST_CASE("equal configurations need no table", "[resume_rules]") {

@@ -1,6 +1,6 @@
 // What can go wrong between the first byte and the name? Each cause is reported by the system's
 // words.
-#include "data/detail/output_file.hpp"
+#include "core/output_file.hpp"
 
 #include "core/error.hpp"
 
@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace colossal::detail {
+namespace colossal {
 namespace {
 
 constexpr std::size_t kBufferBytes = 1U << 20U;
@@ -87,11 +87,19 @@ void OutputFile::write(std::span<const std::byte> bytes) {
   if (buffer_.size() + bytes.size() > kBufferBytes) {
     flush();
   }
+  if (bytes.size() > kBufferBytes) {
+    write_through(bytes);  // a tensor of gigabytes needs no second copy
+    return;
+  }
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
 }
 
 void OutputFile::flush() {
-  std::span<const std::byte> rest = buffer_;
+  write_through(buffer_);
+  buffer_.clear();
+}
+
+void OutputFile::write_through(std::span<const std::byte> rest) {
   while (!rest.empty()) {
     const ssize_t written = ::write(descriptor_.get(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) {
@@ -102,7 +110,6 @@ void OutputFile::flush() {
     }
     rest = rest.subspan(static_cast<std::size_t>(written));
   }
-  buffer_.clear();
 }
 
 void OutputFile::finish() {
@@ -125,4 +132,4 @@ void OutputFile::commit() {
   }
 }
 
-}  // namespace colossal::detail
+}  // namespace colossal

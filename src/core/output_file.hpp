@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace colossal::detail {
+namespace colossal {
 
 /// Opens the file of this name for writing, makes it if need be, and locks it. What is returned is
 /// locked and still has that name: other writers rename what they have locked. `opened` is called
@@ -44,6 +44,7 @@ class OutputFile {
 
  private:
   void flush();
+  void write_through(std::span<const std::byte> rest);
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;  ///< empty: nothing of ours is left
@@ -51,4 +52,4 @@ class OutputFile {
   std::vector<std::byte> buffer_;
 };
 
-}  // namespace colossal::detail
+}  // namespace colossal
