@@ -38,7 +38,7 @@ SHAPE_WORDS = ("layers", "hidden", "heads", "vocabulary", "rows", "sequence")
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12}  # bf16, dense
 PEERS = ("eager", "compile", "ddp-eager", "ddp", "fsdp2")
 PATIENCE_SECONDS = 400
-LOSS_MARGIN = 0.6  # around ln(vocabulary), where random tokens keep the loss
+LOSS_MARGIN = 0.6  # above ln(vocabulary): the peers' tokens teach nothing, ours follow a rule that can be learnt
 
 
 class Failed(Exception):
@@ -159,7 +159,7 @@ def program_of(options):
 
 
 def config_of(case, options):
-    """Our configuration. No learning rate of size: random tokens teach nothing, and the loss shows that both compute."""
+    """Our configuration. The loss shows that both compute."""
     layers, hidden, heads, vocabulary, _, sequence = case.shape
     steps, samples = options.warmup + options.steps, case.batch * options.nproc
     return f"""version: 1
@@ -191,8 +191,8 @@ class Case:
 def check_losses(name, block, case):
     expected = math.log(case.shape[3])
     for loss in block["losses"]:
-        if not abs(loss - expected) < LOSS_MARGIN:
-            raise Failed(f"{name} has a loss of {loss:.3f}; random tokens keep it at {expected:.3f}: the comparison is void")
+        if not 0 < loss < expected + LOSS_MARGIN:
+            raise Failed(f"{name} has a loss of {loss:.3f}, where knowing nothing costs {expected:.3f}: the comparison is void")
 
 
 class Comparison:
