@@ -196,7 +196,17 @@ void scale_loss_grad(at::Tensor& logits_grad, const at::Tensor& loss_grad, doubl
   if (logits_grad.is_cuda()) {
     cuda::scale_loss_grad(logits_grad, loss_grad, grad_factor);
   } else if (const double factor = loss_grad.item<double>(); factor != grad_factor) {
-    logits_grad.mul_(factor / grad_factor);
+    // not by ATen, which rounds the factor to 16 bits: that of a long batch is below what fp16
+    // knows
+    with_floating(logits_grad, [&]<class T>(T) {
+      T* const z = logits_grad.mutable_data_ptr<T>();
+      const auto by = static_cast<Wide<T>>(factor / grad_factor);
+      parallel_rows(logits_grad.numel(), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          z[i] = store<T>(load(z[i]) * by);
+        }
+      });
+    });
   }
 }
 

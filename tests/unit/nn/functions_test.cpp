@@ -2,10 +2,13 @@
 #include "nn/functions.hpp"
 
 #include "core/batch.hpp"
+#include "support/close.hpp"
 #include "support/gradcheck.hpp"
 #include "unit/nn/nn_helpers.hpp"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 
 namespace colossal::test {
@@ -110,6 +113,44 @@ TEST_CASE("the token loss leaves logits alone where no gradient is wanted", "[fu
   const at::Tensor leaf = normal_leaf({2, 3, 7}, "logits");
   REQUIRE(at::equal(token_loss(leaf, labels, 7), loss));
   REQUIRE(at::equal(leaf, kept));
+}
+
+TEST_CASE("what the loss will be multiplied by changes no gradient, known, guessed or unknown",
+          "[functions]") {
+  at::Tensor labels = at::arange(6, at::kLong).view({2, 3}).remainder(5);
+  labels.select(1, 1).fill_(kIgnoreLabel);
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor values = normal_tensor({2, 3, 7}, "logits").to(dtype);
+    const auto gradient = [&](std::optional<double> known, double factor) {
+      const at::Tensor logits = values.clone().set_requires_grad(true);
+      const at::Tensor loss = token_loss(logits.mul(1), labels, 5, known);
+      loss.backward(at::full_like(loss, factor));
+      return logits.grad().to(at::kDouble);
+    };
+    for (const double factor : {1.0, 0.37 / 4096, 65536.0 / 96}) {
+      const at::Tensor expected = gradient({}, factor);
+      const double step = dtype == at::kDouble ? 1e-14 : dtype == at::kFloat ? 1e-6 : 0x1p-6;
+      INFO(c10::toString(dtype) << " times " << factor);
+      for (const double known : {factor, 1.0, 3 * factor}) {
+        REQUIRE(scaled_distance(expected, gradient(known, factor), 1e-12) < step);
+      }
+    }
+  }
+}
+
+TEST_CASE("a linear layer adds to a residual", "[functions]") {
+  const std::vector<at::Tensor> inputs = {normal_leaf({2, 3, 4}, "residual"),
+                                          normal_leaf({2, 3, 5}, "x"),
+                                          normal_leaf({4, 5}, "weight"),
+                                          normal_leaf({4}, "bias")};
+  check_gradients(
+      "linear onto",
+      [](const auto& in) { return linear_onto(in[0], in[1], in[2], in[3]); },
+      inputs);
+  const at::Tensor apart = linear(inputs[1], inputs[2], inputs[3]).add(inputs[0]);
+  REQUIRE(at::equal(linear_onto(inputs[0], inputs[1], inputs[2], inputs[3]), apart));
+  REQUIRE(at::equal(linear_onto(inputs[0], inputs[1], inputs[2], {}),
+                    linear(inputs[1], inputs[2], {}).add(inputs[0])));
 }
 
 }  // namespace colossal::test
