@@ -300,12 +300,12 @@ class HeadBlock : public Block {
         loss_(layers.token_loss(m.vocab_size)) {}
 
   Activation forward(const Activation& in, const Batch& batch) override {
-    const at::Tensor logits_bsv = head_->forward(norm_->forward(in["hidden"]));
+    const at::Tensor x_bsh = norm_->forward(in["hidden"]);
     Activation out;
     if (batch.fields.contains("labels")) {
-      out.loss_sum = loss_->forward(logits_bsv, batch.at("labels"), batch.loss_factor);
+      out.loss_sum = loss_->forward_head(*head_, x_bsh, batch.at("labels"), batch.loss_factor);
     } else {
-      out.set("logits", logits_bsv.narrow(2, 0, vocabulary_));
+      out.set("logits", head_->forward(x_bsh).narrow(2, 0, vocabulary_));
     }
     return out;
   }
@@ -327,9 +327,17 @@ class HeadBlock : public Block {
     cost.param_bytes = stored_bytes(parameters_of(norm_, head_), item);
     const std::int64_t norm = layers_.recompute().norm ? 0 : hidden_;
     const std::int64_t statistics = 2 * wide_bytes_of(layers_.hidden(shape, hidden_));
-    cost.activation_bytes = tokens * ((hidden_ + norm + padded_) * item + statistics);
-    const LinearSize size{.rows = tokens, .in = hidden_, .out = padded_};
+    const std::int64_t rows = layers_.logit_rows(tokens);
+    const LinearSize size{.rows = rows, .in = hidden_, .out = padded_};
     const at::ScalarType dtype = layers_.hidden(shape, hidden_).dtype;
+    if (rows < tokens) {  // gradients are kept in place of logits
+      cost.activation_bytes = tokens * ((2 * hidden_ + norm) * item + statistics) +
+                              hidden_ * padded_ * wide_bytes_of(layers_.hidden(shape, hidden_));
+      cost.forward_bytes = rows * (padded_ + hidden_) * item;
+      cost.backward_bytes = tokens * hidden_ * item;
+      return cost;
+    }
+    cost.activation_bytes = tokens * ((hidden_ + norm + padded_) * item + statistics);
     cost.forward_bytes = linear_forward_bytes(size, dtype);
     cost.backward_bytes = linear_backward_bytes(size, dtype);
     return cost;

@@ -1,13 +1,20 @@
 // The autograd nodes behind embedding, dropout and loss; layer_functions.cpp has the others.
 #include "nn/functions.hpp"
 
+#include "nn/detail/product.hpp"
+#include "nn/detail/rebuild.hpp"
 #include "nn/detail/shapes.hpp"
+#include "nn/kernels/cuda/linear.hpp"
 #include "nn/kernels/element.hpp"
 #include "nn/kernels/embedding.hpp"
 #include "nn/kernels/token_loss.hpp"
 
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
 
 namespace colossal {
 
@@ -83,6 +90,59 @@ struct TokenLossFunction : Function<TokenLossFunction> {
   }
 };
 
+/// What the loss of a head needs beside tensors.
+struct HeadLoss {
+  std::int64_t vocabulary;
+  double grad_factor;
+  std::int64_t chunk_rows;
+};
+
+struct HeadLossFunction : Function<HeadLossFunction> {
+  static at::Tensor forward(AutogradContext* ctx,
+                            const at::Tensor& x,
+                            const at::Tensor& weight,
+                            const at::Tensor& labels,
+                            const HeadLoss& head) {
+    const at::Tensor x_mh = detail::rows_of(x).contiguous();
+    const at::Tensor labels_m = labels.reshape(-1).contiguous();
+    const auto wide = x.options().dtype(wide_dtype(x.scalar_type()));
+    at::Tensor loss = at::zeros({}, wide);
+    at::Tensor x_grad = at::empty_like(x_mh);
+    const at::Tensor weight_grad = at::zeros(weight.sizes(), wide);
+    for (std::int64_t begin = 0; begin < x_mh.size(0); begin += head.chunk_rows) {
+      const std::int64_t rows = std::min(head.chunk_rows, x_mh.size(0) - begin);
+      const at::Tensor part = x_mh.narrow(0, begin, rows);
+      at::Tensor logits = detail::product(part, weight.t());
+      loss.add_(kernels::token_loss_tensor(
+          logits, labels_m.narrow(0, begin, rows), head.vocabulary, head.grad_factor));
+      x_grad.narrow(0, begin, rows).copy_(detail::product(logits, weight));
+      if (!logits.is_cuda() || !kernels::cuda::add_weight_gradient(weight_grad, logits, part)) {
+        weight_grad.add_(detail::product(logits.t(), part));
+      }
+    }
+    ctx->saved_data["x_grad"] = x_grad.view(x.sizes());
+    ctx->saved_data["weight_grad"] = weight_grad;
+    ctx->saved_data["factor"] = head.grad_factor;
+    ctx->save_for_backward({weight});
+    return loss;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    at::Tensor x_grad = ctx->saved_data["x_grad"].toTensor();
+    at::Tensor weight_grad = ctx->saved_data["weight_grad"].toTensor();
+    const double factor = ctx->saved_data["factor"].toDouble();
+    ctx->saved_data.clear();  // scaled in place: this node runs once
+    kernels::scale_loss_grad(x_grad, grads[0], factor);
+    kernels::scale_loss_grad(weight_grad, grads[0], factor);
+    return {x_grad, detail::give(ctx->get_saved_variables()[0], weight_grad), {}, {}};
+  }
+};
+
+/// The factor as the gradient of the loss will arrive: in the dtype of the loss.
+double as_loss(double factor, at::ScalarType dtype) {
+  return wide_dtype(dtype) == at::kFloat ? static_cast<double>(static_cast<float>(factor)) : factor;
+}
+
 }  // namespace
 
 at::Tensor embedding(const at::Tensor& weight_rh, const at::Tensor& indices) {
@@ -105,12 +165,20 @@ at::Tensor token_loss(const at::Tensor& logits_bsv,
   const at::ScalarType dtype = logits_bsv.scalar_type();
   std::optional<double> grad_factor;
   if (at::GradMode::is_enabled() && logits_bsv.requires_grad()) {
-    grad_factor = loss_factor.value_or(kernels::loss_grad_scale(dtype));
-    if (wide_dtype(dtype) == at::kFloat) {  // as the gradient of the loss will arrive
-      grad_factor = static_cast<double>(static_cast<float>(*grad_factor));
-    }
+    grad_factor = as_loss(loss_factor.value_or(kernels::loss_grad_scale(dtype)), dtype);
   }
   return TokenLossFunction::apply(logits_bsv, labels_bs, vocabulary, grad_factor);
+}
+
+at::Tensor head_loss(const at::Tensor& x_bsh,
+                     const at::Tensor& weight_vh,
+                     const at::Tensor& labels_bs,
+                     std::int64_t vocabulary,
+                     double loss_factor,
+                     std::int64_t chunk_rows) {
+  const double grad_factor = as_loss(loss_factor, x_bsh.scalar_type());
+  return HeadLossFunction::apply(
+      x_bsh, weight_vh, labels_bs, HeadLoss{vocabulary, grad_factor, chunk_rows});
 }
 
 }  // namespace colossal

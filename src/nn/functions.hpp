@@ -86,4 +86,14 @@ struct LinearSize {
                                     std::int64_t vocabulary,
                                     std::optional<double> loss_factor = std::nullopt);
 
+/// token_loss(linear(x_bsh, weight_vh), labels_bs) whose logits exist for `chunk_rows` tokens at a
+/// time: the gradients of x and of the weight, the latter summed in fp32 at least, are computed
+/// with them, and kept for backward. Only where a gradient is wanted.
+[[nodiscard]] at::Tensor head_loss(const at::Tensor& x_bsh,
+                                   const at::Tensor& weight_vh,
+                                   const at::Tensor& labels_bs,
+                                   std::int64_t vocabulary,
+                                   double loss_factor,
+                                   std::int64_t chunk_rows);
+
 }  // namespace colossal

@@ -75,6 +75,12 @@ class TokenLoss : public Layer {
   virtual at::Tensor forward(const at::Tensor& logits_bsv,
                              const at::Tensor& labels_bs,
                              std::optional<double> loss_factor) = 0;
+  /// forward(head.forward(x_bsh)), without logits of all tokens at once where
+  /// LayerFactory::logit_rows() says so.
+  virtual at::Tensor forward_head(Linear& head,
+                                  const at::Tensor& x_bsh,
+                                  const at::Tensor& labels_bs,
+                                  std::optional<double> loss_factor) = 0;
 };
 
 /// Which results of layers backward computes again instead of keeping them; the values are the
@@ -160,6 +166,8 @@ class LayerFactory {
   virtual std::unique_ptr<AttentionCore> attention(const AttentionSpec& spec) = 0;
   virtual std::unique_ptr<Dropout> dropout(const DropoutSpec& spec) = 0;
   virtual std::unique_ptr<TokenLoss> token_loss(std::int64_t vocabulary) = 0;
+  /// Of this many tokens of a micro-batch, those whose logits training holds at a time.
+  [[nodiscard]] virtual std::int64_t logit_rows(std::int64_t tokens) const = 0;
   /// What its layers compute again in backward.
   [[nodiscard]] virtual const Recompute& recompute() const noexcept = 0;
   /// The [B,S,H] tensor "hidden" between blocks for micro-batches of this shape.

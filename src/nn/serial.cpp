@@ -5,6 +5,7 @@
 #include "nn/kv_cache.hpp"
 #include "nn/layers.hpp"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
@@ -12,6 +13,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/triu.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -250,6 +252,13 @@ class SerialAttention : public AttentionCore {
   int layer_;
 };
 
+/// Tokens whose logits a GPU holds at a time: enough for products at full rate.
+constexpr std::int64_t kLogitRows = 16'384;
+
+std::int64_t logit_rows_of(at::Device device, std::int64_t tokens) {
+  return device.is_cpu() ? tokens : std::min(tokens, kLogitRows);
+}
+
 class SerialTokenLoss : public TokenLoss {
  public:
   explicit SerialTokenLoss(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
@@ -258,6 +267,18 @@ class SerialTokenLoss : public TokenLoss {
                      const at::Tensor& labels_bs,
                      std::optional<double> loss_factor) override {
     return token_loss(logits_bsv, labels_bs, vocabulary_, loss_factor);
+  }
+
+  at::Tensor forward_head(Linear& head,
+                          const at::Tensor& x_bsh,
+                          const at::Tensor& labels_bs,
+                          std::optional<double> loss_factor) override {
+    const std::int64_t rows = logit_rows_of(x_bsh.device(), labels_bs.numel());
+    if (!loss_factor || !at::GradMode::is_enabled() || rows == labels_bs.numel()) {
+      return forward(head.forward(x_bsh), labels_bs, loss_factor);
+    }
+    const at::Tensor& weight_vh = head.parameters().front()->tensor();
+    return head_loss(x_bsh, weight_vh, labels_bs, vocabulary_, *loss_factor, rows);
   }
 
   std::vector<Parameter*> parameters() override { return {}; }
@@ -297,6 +318,9 @@ class SerialFactory : public LayerFactory {
   }
   std::unique_ptr<TokenLoss> token_loss(std::int64_t vocabulary) override {
     return std::make_unique<SerialTokenLoss>(vocabulary);
+  }
+  [[nodiscard]] std::int64_t logit_rows(std::int64_t tokens) const override {
+    return logit_rows_of(context_.device(), tokens);
   }
 
   [[nodiscard]] BoundarySpec hidden(const BatchShape& shape, std::int64_t size) const override {

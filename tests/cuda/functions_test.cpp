@@ -6,7 +6,9 @@
 #include "support/gradcheck.hpp"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <utility>
 
@@ -116,6 +118,32 @@ TEST_CASE("GPU: layers of 16 bits give what the CPU gives", "[cuda][half]") {
     const std::vector<at::Tensor> gpu = run(kGpu);
     for (std::size_t i = 0; i < cpu.size(); ++i) {
       require_close(cpu[i], gpu[i], 2 * step_of(dtype), "result " + std::to_string(i));
+    }
+  }
+}
+
+TEST_CASE("GPU: a head that makes some logits at a time gives what one with all gives",
+          "[cuda][half]") {
+  NEEDS_GPUS(1)
+  const at::Tensor labels = at::arange(48, at::kLong).view({1, 48}).mul(7).remainder(40).to(kGpu);
+  const auto run = [&](at::ScalarType dtype, std::int64_t rows) {
+    const auto leaf = [&](const Shape& shape, const std::string& name) {
+      return normal_tensor(shape, name).mul(0.25).to(dtype).to(kGpu).set_requires_grad(true);
+    };
+    const at::Tensor x = leaf({1, 48, 32}, "x");
+    const at::Tensor weight = leaf({48, 32}, "weight");
+    weight.mutable_grad() = at::zeros_like(weight);
+    const double factor = 1.0 / 48;
+    const at::Tensor loss = rows == 0 ? token_loss(linear(x, weight, {}), labels, 40, factor)
+                                      : head_loss(x, weight, labels, 40, factor, rows);
+    loss.backward(at::full_like(loss, factor));
+    return std::vector<at::Tensor>{loss, x.grad(), weight.grad()};
+  };
+  const auto exact = run(at::kDouble, 0);
+  for (const std::int64_t rows : {0, 16, 20}) {
+    const auto found = run(at::kBFloat16, rows);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      require_close(exact[i], found[i], 4 * step_of(at::kBFloat16), "result " + std::to_string(i));
     }
   }
 }

@@ -153,4 +153,30 @@ TEST_CASE("a linear layer adds to a residual", "[functions]") {
                     linear(inputs[1], inputs[2], {}).add(inputs[0])));
 }
 
+TEST_CASE("the loss of a head does not depend on how many logits exist at a time", "[functions]") {
+  at::Tensor labels = at::arange(14, at::kLong).view({2, 7}).remainder(5);
+  labels.select(1, 1).fill_(kIgnoreLabel);
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const auto leaves = [&] {
+      return std::pair{normal_tensor({2, 7, 6}, "x").to(dtype).set_requires_grad(true),
+                       normal_tensor({8, 6}, "weight").to(dtype).set_requires_grad(true)};
+    };
+    const double step = dtype == at::kDouble ? 1e-14 : dtype == at::kFloat ? 1e-6 : 0x1p-5;
+    for (const double known : {0.25, 0.5}) {  // as it arrives, and not
+      const auto [x, weight] = leaves();
+      const at::Tensor whole = token_loss(linear(x, weight, {}), labels, 5);
+      whole.backward(at::full_like(whole, 0.25));
+      for (const std::int64_t rows : {1, 4, 5, 14, 100}) {
+        const auto [part_x, part_weight] = leaves();
+        const at::Tensor parts = head_loss(part_x, part_weight, labels, 5, known, rows);
+        parts.backward(at::full_like(parts, 0.25));
+        INFO(c10::toString(dtype) << ", " << rows << " rows, factor " << known);
+        REQUIRE(scaled_distance(whole, parts) < step);
+        REQUIRE(scaled_distance(x.grad(), part_x.grad()) < step);
+        REQUIRE(scaled_distance(weight.grad(), part_weight.grad()) < step);
+      }
+    }
+  }
+}
+
 }  // namespace colossal::test
