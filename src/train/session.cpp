@@ -61,6 +61,7 @@ class ProgressHook : public Hook {
   void on_step(Trainer& trainer, const StepReport& report) override {
     step_ = trainer.state().step;
     summary_.loss = report.loss;
+    summary_.rate.add(report.tokens, report.step_seconds);
   }
   void on_eval(Trainer&, const EvalReport& report) override {
     summary_.eval_loss = report.loss;
@@ -345,6 +346,7 @@ void TrainSession::train() {
     write_status("failed", to_error(error).exit_code());
     throw;
   }
+  summary_.utilization = measure_utilization(*trainer_, summary_.rate);
   signals_.set_farewell({});
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "train/memory_report.hpp"
+#include "train/utilization.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -23,9 +24,12 @@ struct RunSummary {
   double hook_share = 0;                ///< of the loop's time
   std::int64_t persistent_bytes = 0;    ///< of tensors when the first step began
   std::optional<MemorySummary> memory;  ///< unset if nothing ran
+  StepRate rate;                        ///< of the steps of this process
   std::filesystem::path output_dir;
   std::filesystem::path checkpoint;  ///< newest; empty without one
   bool generates = false;            ///< the model continues text: `generate` works on it
+  /// Of GPUs whose peak is known.
+  std::optional<Utilization> utilization = {};
 };
 
 /// Console lines of the end of a run, without a final newline.
