@@ -54,11 +54,10 @@ MetricRecord event(std::string_view kind, const Trainer& trainer, std::int64_t s
 
 /// "20 batches", with the share of the set if eval.max_batches left some out.
 std::string coverage(const EvalReport& report) {
-  return report.samples == report.set_samples ? fmt::format("{} batches", report.num_batches)
-                                              : fmt::format("{} batches ({} of {} samples)",
-                                                            report.num_batches,
-                                                            report.samples,
-                                                            report.set_samples);
+  const std::string batches = counted(report.num_batches, "batch", "batches");
+  return report.samples == report.set_samples
+             ? batches
+             : fmt::format("{} ({} of {} samples)", batches, report.samples, report.set_samples);
 }
 
 }  // namespace

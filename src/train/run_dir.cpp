@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/text.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -69,12 +70,13 @@ void check_space(const fs::path& folder, std::int64_t checkpoint_bytes) {
   check(free >= needed,
         ErrorKind::config,
         "disk-low",
-        "the volume of {} has {} MiB free; two checkpoints of {} MiB and 1 GiB to spare need {} "
-        "MiB\n  fix   free some space, or choose another volume with --output-dir",
+        "the volume of {} has {} free; two checkpoints of {} and {} to spare need {}\n  fix   free "
+        "some space, or choose another volume with --output-dir",
         folder.string(),
-        free >> 20,
-        checkpoint_bytes >> 20,
-        needed >> 20);
+        human_bytes(static_cast<double>(free)),
+        human_bytes(static_cast<double>(checkpoint_bytes)),
+        human_bytes(static_cast<double>(kSpareBytes)),
+        human_bytes(static_cast<double>(needed)));
 }
 
 void probe(const fs::path& folder) {

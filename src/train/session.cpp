@@ -8,6 +8,7 @@
 #include "core/log.hpp"
 #include "core/system.hpp"
 #include "memory/device_memory.hpp"
+#include "core/text.hpp"
 #include "mesh/device.hpp"
 #include "train/environment.hpp"
 #include "train/foreign.hpp"
@@ -135,12 +136,12 @@ int TrainSession::run_all() {
   if (!options_.dry_run) {
     configure_log(log_folder(config_.run.output_dir, attempt_));
   }
-  log::console(fmt::format("{} on {}\nlaunch:   {}, {} of {} ranks on this host",
+  log::console(fmt::format("{} on {}\nlaunch:   {}, {} of {} on this host",
                            "colossal-train " + build_id(),
                            host_name(),
                            launch.mode,
                            launch.local_world_size,
-                           launch.world_size));
+                           counted(launch.world_size, "rank")));
   if (world_.device().is_cuda()) {
     log::console(fmt::format("device:   {}", describe_device(world_.device())));
   }

@@ -154,7 +154,7 @@ TEST_CASE("another batch needs --allow", "[resume]") {
   const TempDir folder;
   run_half(folder.path());
   const Arguments batch = {"--set", "train.global_batch_size=4"};
-  const Outcome refused = run_expecting(3, train_tiny(folder.path(), batch));
+  const Outcome refused = run_expecting(5, train_tiny(folder.path(), batch));
   CHECK(count(refused.err, "[resume-needs-allow]") == 1);
   CHECK(count(refused.err, "--allow train.global_batch_size") == 1);
   Arguments allowed = batch;
@@ -199,7 +199,7 @@ TEST_CASE("data that changed under a run need --allow", "[resume]") {
   run_expecting(0, train);
   fs::remove_all(checkpoint(folder.path() / "run", 2));
   write_file(folder.path() / "train.txt", std::string(1000, 'b'));
-  const Outcome refused = run_expecting(3, train);
+  const Outcome refused = run_expecting(5, train);
   CHECK(count(refused.err, "[resume-needs-allow]") == 1);
   train.insert(train.end(), {"--allow", "data.fingerprint"});
   run_expecting(0, train);
