@@ -2,6 +2,7 @@
 #include "train/hooks.hpp"
 
 #include "core/log.hpp"
+#include "core/signals.hpp"
 #include "core/system.hpp"
 #include "core/trace.hpp"
 #include "memory/device_memory.hpp"
@@ -214,7 +215,9 @@ void EvalHook::on_start(Trainer& trainer) {
 }
 
 void EvalHook::on_step(Trainer& trainer, const StepReport& report) {
-  if (config_.every_steps && !report.skipped && report.step % *config_.every_steps == 0) {
+  // A run that stops is given little time, and its checkpoint comes first.
+  const bool stops = report.stop != StopReason::none;
+  if (config_.every_steps && !report.skipped && !stops && report.step % *config_.every_steps == 0) {
     last_step_ = trainer.evaluate().step;
   }
 }
@@ -229,14 +232,18 @@ CheckpointHook::CheckpointHook(const Config& config, Comm world)
     : config_(config.checkpoint), run_(config.run.output_dir), world_(std::move(world)) {}
 
 void CheckpointHook::on_start(Trainer& trainer) {
-  last_step_ = trainer.state().step;
+  const std::int64_t step = trainer.state().step;
+  last_step_ = step > 0 ? step : kNothing;
 }
 
 void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
-  if (!config_.every_steps || report.skipped || report.step % *config_.every_steps != 0) {
+  const bool due =
+      config_.every_steps && !report.skipped && report.step % *config_.every_steps == 0;
+  const bool asked = report.save && last_step_ != trainer.state().step;
+  if (!due && !asked) {
     return;
   }
-  const bool is_final = report.step == trainer.parts().total_steps;
+  const bool is_final = trainer.state().step == trainer.parts().total_steps;
   try {
     save(trainer);
     failures_in_a_row_ = 0;
@@ -247,7 +254,7 @@ void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
     }
     log::error(
         "[checkpoint] step {} was not saved ({} of {} failures in a row that end the run): {}",
-        report.step,
+        trainer.state().step,
         failures_in_a_row_,
         kMaxFailedSaves,
         error.what());
@@ -256,6 +263,12 @@ void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
 
 void CheckpointHook::on_end(Trainer& trainer) {
   if (config_.at_end && last_step_ != trainer.state().step) {
+    save(trainer);
+  }
+}
+
+void CheckpointHook::on_stop(Trainer& trainer) {
+  if (last_step_ != trainer.state().step) {
     save(trainer);
   }
 }
@@ -272,7 +285,7 @@ void CheckpointHook::save(Trainer& trainer) {
                       world_,
                       {.keep_last = config_.keep_last, .attempt = static_cast<int>(state.attempt)});
   last_step_ = state.step;
-  trainer.add_side_seconds(watch.seconds());
+  trainer.add_save(watch.seconds());
   log::console(
       fmt::format("{}  saved {} in {:.1f} s -> {}",
                   label("ckpt", fmt::format("step {}", state.step), trainer.parts().total_steps),
@@ -311,6 +324,10 @@ void StatusHook::on_step(Trainer& trainer, const StepReport& report) {
 
 void StatusHook::on_end(Trainer& trainer) {
   write(trainer, {.state = "finished", .exit_code = 0});
+}
+
+void StatusHook::on_stop(Trainer& trainer) {
+  write(trainer, {.state = "stopped", .exit_code = kStoppedExit});
 }
 
 void StatusHook::write(const Trainer& trainer, RunStatus status) const {

@@ -31,6 +31,9 @@ std::string next_text(const RunSummary& summary) {
     return "next      nothing was saved (checkpoint.at_end is false): there is nothing to continue "
            "or evaluate";
   }
+  if (summary.step < summary.total_steps) {
+    return "next      the same command continues this run";
+  }
   const std::string sample =
       summary.generates ? fmt::format("\ntry       {} generate --checkpoint {} --prompt \"And \"",
                                       program_command(),

@@ -13,7 +13,7 @@ namespace colossal {
 
 /// Everything the end of a run reports.
 struct RunSummary {
-  std::string reason;  ///< "finished"
+  std::string reason;  ///< "finished", "stopped by SIGTERM"
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
   std::optional<double> loss;           ///< of the last step; unset if none ran

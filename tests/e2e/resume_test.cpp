@@ -309,7 +309,7 @@ TEST_CASE("a run that is stopped again and again keeps no more checkpoints than 
     program.send(SIGTERM);
     const Outcome outcome = program.wait();
     INFO(outcome.err);
-    CHECK(outcome.code == 143);
+    CHECK(outcome.code == 75);
     CHECK(count(outcome.err, "resume    step ") == (start == 0 ? 0 : 1));
     const std::vector<std::string> kept = stored(run_dir, "step-");
     CHECK(kept.size() <= 2);
