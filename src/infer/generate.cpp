@@ -19,7 +19,6 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
-#include <string>
 #include <unistd.h>
 #include <utility>
 

@@ -48,15 +48,17 @@ std::string cause_of(int error) {
   return std::strerror(error);  // NOLINT(concurrency-mt-unsafe): before any thread exists
 }
 
-void make_folder(const fs::path& folder) {
+/// Makes the folder if it is not there; returns whether it did.
+bool make_folder(const fs::path& folder) {
   std::error_code error;
-  fs::create_directories(folder, error);
+  const bool made = fs::create_directories(folder, error);
   if (error) {
     not_writable(folder, error.message());
   }
   if (!fs::is_directory(folder)) {
     not_writable(folder, "it exists and is not a folder");
   }
+  return made;
 }
 
 void check_space(const fs::path& folder, std::int64_t checkpoint_bytes) {
@@ -148,9 +150,17 @@ std::int64_t last_attempt(const fs::path& run) {
 }
 
 void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes) {
-  make_folder(folder);
-  check_space(folder, checkpoint_bytes);
-  probe(folder);
+  const bool made = make_folder(folder);
+  try {
+    check_space(folder, checkpoint_bytes);
+    probe(folder);
+  } catch (const Error&) {
+    std::error_code ignored;
+    if (made) {
+      fs::remove(folder, ignored);  // a run that does not begin leaves nothing behind
+    }
+    throw;
+  }
 }
 
 std::unique_ptr<RunDir> RunDir::open(const fs::path& folder, std::int64_t checkpoint_bytes) {
