@@ -6,6 +6,50 @@
 namespace colossal {
 namespace {
 
+void add_launch(CLI::App* command, LaunchFlags& launch) {
+  add_option(command,
+             "--launch",
+             launch.mode,
+             "whose variables tell the rank: auto (default; the first that is found), single, "
+             "torchrun, openmpi, pmi or slurm",
+             "MODE")
+      ->check(CLI::IsMember({"auto", "single", "torchrun", "openmpi", "pmi", "slurm"}));
+  add_option(command,
+             "--master-addr",
+             launch.master_addr,
+             "mpirun, mpiexec, srun: the machine of rank 0",
+             "HOST");
+  add_option(command,
+             "--master-port",
+             launch.master_port,
+             "mpirun, mpiexec, srun: the port on which rank 0 listens",
+             "PORT")
+      ->check(CLI::Range(1, 65535));
+  add_option(command,
+             "--rendezvous",
+             launch.rendezvous,
+             "mpirun, mpiexec, srun: a file on a shared disk by which ranks find rank 0",
+             "file:PATH");
+}
+
+void add_restarts(CLI::App* command, TrainOptions& options) {
+  add_option(command,
+             "--max-restarts",
+             options.max_restarts,
+             "with --nproc: how often the run is continued after a process was lost or killed "
+             "(default 0)",
+             "K")
+      ->check(CLI::Range(0, 1000));
+  // For tests; no group: not in the help.
+  add_option(command,
+             "--restart-delay",
+             options.restart_delay_seconds,
+             "seconds before the first restart; each later one waits twice as long",
+             "SECONDS")
+      ->check(CLI::Range(0.0, 1e5))
+      ->group("");
+}
+
 void add_train(CommandLine& line) {
   CLI::App* command = add_command(line.app,
                                   "train",
@@ -27,6 +71,8 @@ void add_train(CommandLine& line) {
   command->add_flag(
       "--overwrite", options->overwrite, "start anew; an old run directory moves to NAME.old-<k>");
   command->add_flag("--dry-run", options->dry_run, "check and build everything, train no step");
+  add_launch(command, options->launch);
+  add_restarts(command, *options);
   add_repeated(command,
                "--allow",
                options->allow,

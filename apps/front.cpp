@@ -2,9 +2,11 @@
 // others in the engine, which takes a moment to load LibTorch.
 #include "commands.hpp"
 #include "core/error.hpp"
+#include "core/signals.hpp"
 #include "program.hpp"
 #include "train/foreign.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -20,13 +22,27 @@ int common_words(std::string_view word) {
   return alone ? 1 : word == "--color" ? 2 : 0;
 }
 
-/// Whether this program can do it alone. Anything unusual is left to the engine, which knows every
-/// command.
-bool served_here(int argc, char** argv) {
+/// Where the command is named.
+int command_at(int argc, char** argv) {
   int at = 1;
   while (at < argc && common_words(argv[at]) > 0) {
     at += common_words(argv[at]);
   }
+  return at;
+}
+
+/// Whether a run begins, which answers a signal by a checkpoint once it can.
+bool is_run(int argc, char** argv) {
+  const int at = command_at(argc, argv);
+  const auto is = [](const char* word, std::string_view text) { return word == text; };
+  return at < argc && is(argv[at], "train") &&
+         std::none_of(argv + at, argv + argc, [&](char* word) { return is(word, "--dry-run"); });
+}
+
+/// Whether this program can do it alone. Anything unusual is left to the engine, which knows every
+/// command.
+bool served_here(int argc, char** argv) {
+  const int at = command_at(argc, argv);
   const std::string_view command = at < argc ? argv[at] : "";
   for (int i = at; i < argc; ++i) {
     if (std::string_view(argv[i]).starts_with("--data")) {
@@ -61,6 +77,9 @@ void shorten_spinning() {
 }  // namespace colossal
 
 int main(int argc, char** argv) {
+  if (colossal::is_run(argc, argv)) {
+    colossal::hold_run_signals();  // the engine takes a moment to load, too
+  }
   const bool here = colossal::served_here(argc, argv);
   const auto define = [&](colossal::CommandLine& line) {
     if (!here) {

@@ -75,7 +75,7 @@ void add_common(CommandLine& line) {
       "\nExample:\n  colossal-train train configs/tiny-cpu.yaml\n\n"
       "'colossal-train COMMAND --help' explains a command. Exit codes: 0 success, 1 bug, 2 command "
       "line, 3 configuration,\n4 data, 5 checkpoint, 6 memory, 7 numerics, 8 distributed, 9 "
-      "environment, 130 and 143 stopped by a signal.");
+      "environment, 75 stopped with a checkpoint (start again), 128 + n ended by signal n.");
 }
 
 int run_program(int argc,

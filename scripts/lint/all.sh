@@ -37,7 +37,7 @@ check_shell() {
   done < <(tracked '*.sh' .ci/run)
 }
 
-for script in layers includes size names todo docs words error_ids errors; do
+for script in layers includes size names todo docs words error_ids errors user_cases; do
   run "$script" python3 "scripts/lint/$script.py"
 done
 run shell check_shell

@@ -6,6 +6,7 @@
 #include "checkpoint/detail/manifest.hpp"
 #include "checkpoint/detail/rank_file.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -164,11 +165,11 @@ std::string tensors_text(const Manifest& manifest) {
   }
   std::string text;
   for (const StoredTensor& tensor : manifest.tensors) {
-    text += fmt::format("  {:{}}  {:8}  {:>4} boxes  {}\n",
+    text += fmt::format("  {:{}}  {:8}  {:>10}  {}\n",
                         tensor.name,
                         width,
                         detail::dtype_name(tensor.dtype),
-                        tensor.boxes.size(),
+                        counted(std::ssize(tensor.boxes), "box", "boxes"),
                         detail::to_text(tensor.global));
   }
   return text;
@@ -188,9 +189,9 @@ std::string differences_text(const Differences& found) {
   for (const auto& [name, distance] : found.values) {
     text += fmt::format("  max|a-b|    {:<10.4g}  {}\n", distance, name);
   }
-  return text + fmt::format("  {}{} tensors have equal values\n",
+  return text + fmt::format("  {}{} equal values\n",
                             found.equal() ? "equal: all " : "",
-                            found.num_equal);
+                            counted(found.num_equal, "tensor has", "tensors have"));
 }
 
 std::string as_text(const Report& report) {
@@ -199,20 +200,20 @@ std::string as_text(const Report& report) {
   const RunState& state = manifest.state;
   std::string text = fmt::format(
       "checkpoint  {}\n"
-      "step        {} (attempt {}), {} samples consumed, {} updates skipped{}\n"
-      "files       {} and the manifest, {:.2f} MiB, written by {} ranks\n"
+      "step        {} (attempt {}), {} consumed, {} skipped{}\n"
+      "files       {} and the manifest, {}, written by {}\n"
       "tensors     {}; {} elements\n"
       "build       {}\n"
       "data        {}\n",
       opened.path.string(),
       state.step,
       state.attempt,
-      state.consumed,
-      state.skipped,
+      counted(state.consumed, "sample"),
+      counted(state.skipped, "update"),
       state.weights_only ? "; weights only" : "",
       manifest.files.size(),
-      static_cast<double>(detail::total_bytes(opened.path, manifest)) / (1 << 20),
-      manifest.world_size,
+      human_bytes(static_cast<double>(detail::total_bytes(opened.path, manifest)), 2),
+      counted(manifest.world_size, "rank"),
       groups_text(manifest),
       num_elements(manifest),
       state.build_id,
@@ -221,7 +222,8 @@ std::string as_text(const Report& report) {
     text += tensors_text(manifest);
   }
   if (options.verify) {
-    text += fmt::format("verified    {} boxes, every checksum is right\n", verified_boxes);
+    text += fmt::format("verified    {}, every checksum is right\n",
+                        counted(verified_boxes, "box", "boxes"));
   }
   return differences ? text + differences_text(*differences) : text;
 }

@@ -6,6 +6,7 @@
 #include "checkpoint/detail/manifest.hpp"
 #include "checkpoint/detail/rank_file.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 #include <c10/core/ScalarType.h>
 #include <fmt/format.h>
@@ -69,23 +70,23 @@ void check_wanted(const fs::path& checkpoint,
   check(missing.empty(),
         ErrorKind::checkpoint,
         "checkpoint-missing-tensor",
-        "{} lacks {} tensors that this run needs (another model or optimizer?):{}",
+        "{} lacks {} that this run needs (another model or optimizer?):{}",
         checkpoint.string(),
-        missing.size(),
+        counted(std::ssize(missing), "tensor"),
         first_ten(missing));
   check(shapes.empty(),
         ErrorKind::checkpoint,
         "checkpoint-shape",
-        "{} tensors of {} have another shape (another model size?):{}",
-        shapes.size(),
+        "{} holds {} of another shape (another model size?):{}",
         checkpoint.string(),
+        counted(std::ssize(shapes), "tensor"),
         first_ten(shapes));
   check(types.empty(),
         ErrorKind::checkpoint,
         "checkpoint-dtype",
-        "{} tensors of {} have another type:{}",
-        types.size(),
+        "{} holds {} of another type:{}",
         checkpoint.string(),
+        counted(std::ssize(types), "tensor"),
         first_ten(types));
 }
 
@@ -116,9 +117,9 @@ void check_unexpected(const fs::path& checkpoint,
   check(unexpected.empty(),
         ErrorKind::checkpoint,
         "checkpoint-unexpected-tensor",
-        "{} has {} tensors that this run does not know (another model or optimizer?):{}",
+        "{} has {} that this run does not know (another model or optimizer?):{}",
         checkpoint.string(),
-        unexpected.size(),
+        counted(std::ssize(unexpected), "tensor"),
         first_ten(unexpected));
 }
 

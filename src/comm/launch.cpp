@@ -7,16 +7,17 @@
 #include "core/color.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/signals.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -36,14 +37,20 @@ constexpr std::chrono::seconds kTermination{10};
 constexpr std::chrono::seconds kNotice{3};
 constexpr std::chrono::milliseconds kPoll{200};
 
-/// SIGINT and SIGTERM as a file descriptor, blocked while it lives: no handler, no global flag.
+bool is_urgent(int signal) {
+  return signal == SIGINT || signal == SIGTERM;
+}
+
+/// Signals as a file descriptor, blocked while it lives: no handler, no global flag.
 class StopSignals {
  public:
-  StopSignals() {
+  /// SIGINT and SIGTERM, or all that runs answer.
+  explicit StopSignals(bool all) {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    set = all ? run_signals() : set;
     fd_ = Descriptor(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
     // Before they are blocked: signals that nobody reads would make the job unstoppable.
     check(
@@ -67,6 +74,20 @@ class StopSignals {
     }
     return static_cast<int>(info.ssi_signo);
   }
+  /// A signal to stop that arrives within `time`.
+  [[nodiscard]] std::optional<int> wait(std::chrono::milliseconds time) const {
+    const auto deadline = Clock::now() + time;
+    for (auto left = time; left.count() > 0;
+         left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now())) {
+      pollfd ready{fd_.get(), POLLIN, 0};
+      ::poll(&ready, 1, static_cast<int>(left.count()));
+      const std::optional<int> signal = next();
+      if (signal && *signal != SIGUSR2) {  // nothing to save
+        return signal;
+      }
+    }
+    return std::nullopt;
+  }
 
  private:
   sigset_t before_{};
@@ -85,18 +106,16 @@ void write_through(detail::Stream stream, std::string_view line) {
   }
 }
 
-constexpr int kSignalBase = 128;
-
 /// "killed by signal 9 (Killed)" or "ended with exit code 9".
 std::string describe_exit(int code) {
-  const int signal = code - kSignalBase;
+  const int signal = code - kSignalExit;
   return signal > 0 ? fmt::format("was killed by signal {} ({})", signal, ::strsignal(signal))
                     : fmt::format("ended with exit code {}", code);
 }
 
 std::string explain_code(int code) {
-  if (code > kSignalBase) {
-    return fmt::format("{} ({})", code, ::strsignal(code - kSignalBase));
+  if (code > kSignalExit) {
+    return fmt::format("{} ({})", code, ::strsignal(code - kSignalExit));
   }
   if (code >= static_cast<int>(ErrorKind::internal) &&
       code <= static_cast<int>(ErrorKind::environment)) {
@@ -113,7 +132,7 @@ detail::Failure failure_of(const ChildExit& exit, std::string_view last_line) {
   constexpr std::string_view kMark = "error: ";
   const std::size_t open = last_line.rfind(" [");
   if (last_line.starts_with(kMark) && last_line.ends_with("]") && open != std::string_view::npos &&
-      exit.code < kSignalBase) {
+      exit.code < kSignalExit) {
     failure.text = last_line.substr(kMark.size(), open - kMark.size());
     failure.id = last_line.substr(open + 2, last_line.size() - open - 3);
   }
@@ -123,8 +142,11 @@ detail::Failure failure_of(const ChildExit& exit, std::string_view last_line) {
 /// Runs one job to its end.
 class Supervisor {
  public:
-  Supervisor(const detail::LocalJobOptions& options, const LaunchRequest& request)
+  Supervisor(const detail::LocalJobOptions& options,
+             const LaunchRequest& request,
+             const StopSignals& signals)
       : request_(request),
+        signals_(signals),
         output_(options.num_ranks, write_through),
         job_(options, [this](int rank, detail::Stream stream, std::string_view line) {
           output_.line(rank, stream, line, Clock::now());
@@ -148,14 +170,29 @@ class Supervisor {
       print_failure(failure);
       return {failure.exit_code, failure};
     }
-    return {stop_signal_ ? kSignalBase + *stop_signal_ : 0, std::nullopt};
+    if (stopped_) {
+      return {kStoppedExit, std::nullopt};
+    }
+    const bool ended = stop_signal_ && (cut_short_ || !request_.ranks_save);
+    return {ended ? kSignalExit + *stop_signal_ : 0, std::nullopt};
   }
 
  private:
   /// Keeps the root cause: the earliest failure that is not a mere report of another one, else the
   /// earliest. Deaths that this launcher caused are none.
   void note(const ChildExit& exit) {
-    if (exit.code == 0 || kill_at_) {
+    if (exit.code == 0) {
+      return;
+    }
+    if (exit.code == kStoppedExit) {
+      stopped_ = true;
+      return;
+    }
+    if (stop_signal_ && !culprit_ && exit.code == kSignalExit + *stop_signal_) {
+      kill_at_ = kill_at_.value_or(Clock::now() + kTermination);  // it did not wait for a step
+    }
+    if (kill_at_) {
+      cut_short_ = true;
       return;
     }
     const bool noticed = exit.code == kPeerFailed;
@@ -168,14 +205,17 @@ class Supervisor {
     }
   }
 
+  /// Ranks that save are given time without end after a first signal.
   void forward(int signal) {
-    if (stop_signal_) {
-      job_.signal_all(SIGKILL);
-      return;
+    const int allowed = request_.ranks_save ? 2 : 1;
+    num_urgent_ += is_urgent(signal) ? 1 : 0;
+    job_.signal_all(num_urgent_ > allowed ? SIGKILL : signal);
+    if (signal != SIGUSR2) {
+      stop_signal_ = signal;
     }
-    stop_signal_ = signal;
-    job_.signal_all(signal);
-    kill_at_ = Clock::now() + kTermination;
+    if (num_urgent_ >= allowed && !kill_at_) {
+      kill_at_ = Clock::now() + kTermination;
+    }
   }
 
   void stop_if_due() {
@@ -221,22 +261,39 @@ class Supervisor {
   }
 
   const LaunchRequest& request_;
-  StopSignals signals_;  // blocks them before the store's thread exists, which inherits that
+  const StopSignals& signals_;
   detail::LaunchOutput output_;
   detail::LocalJob job_;
   std::optional<ChildExit> culprit_;
   Clock::time_point stop_at_ = Clock::time_point::max();
   std::optional<Clock::time_point> kill_at_;
-  std::optional<int> stop_signal_;
+  std::optional<int> stop_signal_;  ///< the last one
+  int num_urgent_ = 0;
+  bool stopped_ = false;    ///< ranks have saved and stopped
+  bool cut_short_ = false;  ///< ranks have ended by a signal
 };
 
 }  // namespace
 
 LaunchOutcome launch_local(const LaunchRequest& request) {
+  // Blocks them before the store's thread exists, which inherits that.
+  const StopSignals signals(request.ranks_save);
   detail::LocalJobOptions options;
   options.num_ranks = request.num_processes;
   options.arguments = request.arguments;
-  return Supervisor(options, request).run();
+  options.hold_signals = request.ranks_save;
+  for (;; ++options.attempt) {
+    const LaunchOutcome outcome = Supervisor(options, request, signals).run();
+    const std::optional<Restart> restart =
+        request.restart && outcome.failure ? request.restart(outcome) : std::nullopt;
+    if (!restart) {
+      return outcome;
+    }
+    if (const std::optional<int> signal = signals.wait(restart->wait)) {
+      return {kSignalExit + *signal, std::nullopt, true};
+    }
+    options.arguments = restart->arguments;
+  }
 }
 
 bool guard_child() {

@@ -2,6 +2,7 @@
 #include "comm/world.hpp"
 
 #include "comm/detail/backend.hpp"
+#include "comm/detail/file_rendezvous.hpp"
 #include "comm/detail/group.hpp"
 #include "comm/detail/group_check.hpp"
 #include "comm/detail/session.hpp"
@@ -35,6 +36,19 @@ namespace {
   log::record(log::Level::error, detail::sentence(failure));
   log::flush();
   std::_Exit(failure.exit_code);
+}
+
+std::unique_ptr<detail::Store> open_store(const LaunchOptions& launch,
+                                          std::chrono::milliseconds timeout) {
+  const detail::Endpoint endpoint{
+      launch.address, launch.port, detail::store_prefix(launch.attempt)};
+  const bool hosting = launch.rank == 0 && !launch.store_is_hosted;
+  if (!launch.rendezvous_file.empty()) {
+    const detail::AddressFile file{launch.rendezvous_file, launch.job};
+    return hosting ? detail::host_by_file(file, endpoint, timeout)
+                   : detail::join_by_file(file, endpoint, timeout);
+  }
+  return hosting ? detail::Store::host(endpoint, timeout) : detail::Store::join(endpoint, timeout);
 }
 
 bool all_on_this_machine(const LaunchOptions& launch) {
@@ -111,20 +125,19 @@ std::unique_ptr<World> World::connect(const LaunchOptions& launch,
   if (identity.device.is_cuda()) {
     detail::prepare_nccl();
   }
-  const detail::Endpoint endpoint{
-      launch.address, launch.port, detail::store_prefix(launch.attempt)};
-  const bool hosting = launch.rank == 0 && !launch.store_is_hosted;
   auto session = std::make_shared<detail::Session>();
   session->launch = launch;
   session->timeouts = timeouts;
-  session->store = hosting ? detail::Store::host(endpoint, timeouts.init)
-                           : detail::Store::join(endpoint, timeouts.init);
+  session->store = open_store(launch, timeouts.init);
   session->progress.set_phase("waiting for all ranks");
   detail::publish_beat(*session->store, launch.rank, session->progress.next_beat());
   session->notice = std::move(notice);
   if (const auto objection =
           detail::check_group(*session->store, launch, identity, timeouts.init)) {
     refuse_start(*session, *objection);
+  }
+  if (session->store->is_host()) {
+    detail::forget_address(launch.rendezvous_file);  // all are here
   }
   detail::WatchdogOptions watch{launch.rank,
                                 launch.world_size,
@@ -138,7 +151,10 @@ std::unique_ptr<World> World::connect(const LaunchOptions& launch,
     };
   }
   session->watchdog = std::make_unique<detail::Watchdog>(
-      detail::Store::join(endpoint, timeouts.init), watch, session->progress, *session->notice);
+      detail::Store::join(session->store->endpoint(), timeouts.init),
+      watch,
+      session->progress,
+      *session->notice);
   impl->session = std::move(session);
   std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
   for (int rank = 0; rank < launch.world_size; ++rank) {

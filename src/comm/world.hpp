@@ -3,6 +3,7 @@
 
 #include "comm/comm.hpp"
 #include "comm/failure.hpp"
+#include "comm/launch_flags.hpp"
 #include "core/error.hpp"
 
 #include <c10/core/Device.h>
@@ -29,15 +30,22 @@ struct LaunchOptions {
   bool store_is_hosted = false;
   /// How often the launcher has restarted this job; attempts may share a TCPStore.
   int attempt = 0;
-  /// "single", "spawn", "torchrun", ...: printed as `launch: ...`.
+  /// Instead of address and port: a file on a shared disk in which rank 0 leaves them, and the
+  /// launcher's name of the job, which tells the file from that of another one.
+  std::string rendezvous_file = {};
+  std::string job = {};
+  /// What is worth telling although the process can go on; empty: nothing.
+  std::string warning = {};
+  /// single, spawn, torchrun, openmpi, pmi or slurm: printed as `launch: ...`.
   std::string mode = "single";
   /// How the world size was found, for error texts: "no launcher environment found".
   std::string origin = "no launcher environment found";
 };
 
-/// Reads the launcher environment (config-and-cli 7.1: spawned child, torchrun, else single).
-/// Errors: environment "launch-env" listing missing or malformed variables.
-[[nodiscard]] LaunchOptions detect_launch();
+/// Reads the launcher environment (config-and-cli 7.1: spawned child, torchrun, Open MPI, PMI,
+/// Slurm, else single). Errors: environment "launch-env" listing missing or malformed variables;
+/// usage "bad-launch", "bad-rendezvous", "launch-flag".
+[[nodiscard]] LaunchOptions detect_launch(const LaunchFlags& flags = {});
 
 /// What every rank publishes before the first collective (config-and-cli 7.2).
 struct Identity {

@@ -39,6 +39,8 @@ struct RunConfig {
   std::optional<std::int64_t> device_memory = {};  ///< bytes a rank may use; unset: no limit
   std::optional<std::int64_t> threads =
       {};  ///< intra-op threads per rank; unset = auto: cores / local world size
+  std::optional<double> max_time_seconds = {};  ///< of the process; unset: no limit
+  std::vector<std::string> stop_signals = {"SIGTERM", "SIGUSR1"};
 };
 
 /// YAML section `model`.

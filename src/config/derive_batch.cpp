@@ -1,5 +1,6 @@
 // How do global batch, micro-batch, accumulation and replicas agree (config-and-cli 5.2)?
 #include "config/derive.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -145,10 +146,9 @@ class BatchRule {
     const Batch& b = given_;
     const double share = b.data == 0 ? 1.0 : static_cast<double>(b.data);
     if (b.micro != 0 && static_cast<double>(b.micro) * share > static_cast<double>(b.global)) {
-      return fmt::format("micro_batch_size {} on {} replica{} is more than global_batch_size {}",
+      return fmt::format("micro_batch_size {} on {} is more than global_batch_size {}",
                          b.micro,
-                         b.data == 0 ? 1 : b.data,
-                         b.data > 1 ? "s" : "",
+                         counted(b.data == 0 ? 1 : b.data, "replica"),
                          b.global);
     }
     std::string factors;

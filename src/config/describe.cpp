@@ -30,6 +30,7 @@ constexpr std::string_view kEnding = "linear cosine polynomial wsd flat_cosine";
 constexpr std::string_view kFloored =
     "linear cosine polynomial step multistep inverse_sqrt wsd flat_cosine";
 constexpr std::array<std::string_view, 4> kRecomputed = {"gelu", "norm", "attention", "mlp"};
+constexpr std::array<std::string_view, 2> kStopSignals = {"SIGTERM", "SIGUSR1"};
 constexpr std::array<std::string_view, 3> kResumeWords = {"auto", "never", "require"};
 
 }  // namespace
@@ -56,6 +57,8 @@ void describe(Visitor& v, RunConfig& c) {
   v.field("device", c.device, {.help = "where tensors live; auto is cuda where the program can use a GPU, else cpu"});
   v.field("device_memory", c.device_memory, {.help = "bytes of tensors a process may hold on its device, more is out of memory; on a cpu it simulates a device of this size; unset: no limit", .form = Form::bytes, .range = kBytes});
   v.field("threads", c.threads, {.help = "computing threads per process", .range = between(1, 4096), .derived = "cores / processes on this host", .auto_word = true});
+  v.field("max_time", c.max_time_seconds, {.help = "longest time of a start: ends it with a checkpoint and exit code 75 while there is still time to save; unset: no limit", .form = Form::duration, .range = kWait});
+  v.field("stop_signals", c.stop_signals, {.help = "signals that end the run after its step with a checkpoint and exit code 75, as SIGHUP and, with checkpoint.every_steps, SIGINT do; any other ends it at once", .words = kStopSignals});
 }
 
 void describe(Visitor& v, ModelConfig& c) {

@@ -3,6 +3,7 @@
 #include "config/scan.hpp"
 #include "config/tree.hpp"
 #include "core/color.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -200,11 +201,7 @@ std::string summary(std::span<const Diagnostic> diagnostics) {
                                       diagnostics.end(),
                                       [&](const Diagnostic& d) { return d.severity == severity; });
     if (number > 0) {
-      text += fmt::format("{}{} {}{}",
-                          text.empty() ? "" : ", ",
-                          number,
-                          detail::severity_word(severity),
-                          number > 1 ? "s" : "");
+      text += (text.empty() ? "" : ", ") + counted(number, detail::severity_word(severity));
     }
   }
   return text + "\n";

@@ -116,7 +116,8 @@ std::optional<std::int64_t> to_integer(const Decimal& decimal) {
 
 /// `010` and `0x10` mean different numbers to different readers.
 std::optional<Problem> ambiguous_base(std::string_view text) {
-  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
+  const std::string_view sign = text.substr(0, text.starts_with('-') ? 1 : 0);
+  const std::string_view digits = text.substr(sign.size());
   if (digits.size() < 2 || digits[0] != '0') {
     return std::nullopt;
   }
@@ -134,10 +135,11 @@ std::optional<Problem> ambiguous_base(std::string_view text) {
   const std::string decimal(octal && first != std::string_view::npos ? digits.substr(first) : "0");
   Problem problem{"bad-int", fmt::format("'{}' is ambiguous", text), "write a decimal number"};
   if (hex && whole) {
-    problem.fix = fmt::format("write {}", value);
+    problem.fix = fmt::format("write {}{}", sign, value);
   } else if (octal) {
-    problem.fix = whole && decimal != "0" ? fmt::format("write {} or {}", decimal, value)
-                                          : fmt::format("write {}", decimal);
+    problem.fix = whole && decimal != "0"
+                      ? fmt::format("write {1}{0} or {1}{2}", decimal, sign, value)
+                      : fmt::format("write {}{}", decimal == "0" ? "" : sign, decimal);
   }
   return problem;
 }

@@ -13,23 +13,26 @@ namespace {
 
 constexpr std::string_view kWordChars = "abcdefghijklmnopqrstuvwxyz_0123456789";
 
+/// Whether a part of the key path is `word`: "steps" of "train.steps".
+bool has_part(std::string_view path, std::string_view word) {
+  for (std::size_t at = path.find(word); at != std::string_view::npos;
+       at = path.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    const bool begins = at == 0 || path[at - 1] == '.';
+    if (begins && (end == path.size() || path[end] == '.' || path[end] == '[')) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Whether `word` names a key or a section, anywhere in the registry.
 bool names_key(std::string_view word) {
-  if (word == "extends" || word == "vars") {
-    return true;
-  }
   const std::vector<std::string> paths = all_paths();
-  return std::any_of(paths.begin(), paths.end(), [&](std::string_view path) {
-    while (!path.empty()) {
-      const std::size_t end = std::min(path.find_first_of(".["), path.size());
-      if (path.substr(0, end) == word) {
-        return true;
-      }
-      const std::size_t next = path.find('.', end);
-      path = next == std::string_view::npos ? std::string_view() : path.substr(next + 1);
-    }
-    return false;
-  });
+  return word == "extends" || word == "vars" ||
+         std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+           return has_part(path, word);
+         });
 }
 
 /// The value as the fix shows it; empty if it is more than one word.
@@ -104,19 +107,16 @@ bool report_slip(const Node& scalar, std::string_view path, Report& report) {
 bool report_slip_near(std::string_view text, int line, const Origin& base, Report& report) {
   for (int looked = 0; line >= 1 && looked < 2; --line) {
     const std::string_view words = line_of(text, line);
-    if (is_blank(words)) {
+    looked += is_blank(words) ? 0 : 1;
+    const auto slip = is_blank(words) ? std::nullopt : find_slip(words);
+    if (!slip) {
       continue;
     }
-    ++looked;
-    if (const auto slip = find_slip(words)) {
-      Origin origin = base;
-      if (base.line == 0) {
-        origin.line = line;
-        origin.col = static_cast<int>(slip->begin) + 1;
-      }
-      tell(*slip, "", origin, report);
-      return true;
-    }
+    Origin origin = base;
+    origin.line = base.line == 0 ? line : base.line;
+    origin.col = base.line == 0 ? static_cast<int>(slip->begin) + 1 : base.col;
+    tell(*slip, "", origin, report);
+    return true;
   }
   return false;
 }

@@ -21,6 +21,8 @@ namespace {
 struct Fault {
   std::int64_t rank = 0;
   std::int64_t step = 0;
+  /// Of the launcher: only when it has restarted so often.
+  std::optional<std::int64_t> attempt;
   std::string_view kind;
   /// What follows the kind: seconds, exit code or bytes.
   std::int64_t amount = 0;
@@ -29,7 +31,8 @@ struct Fault {
 [[noreturn]] void refuse(std::string_view text) {
   fail(ErrorKind::usage,
        "fault-spec",
-       "COLOSSAL_FAULT='{}' is not rank=R,step=S,kind=K with K one of throw, sleep:SECONDS, nan, "
+       "COLOSSAL_FAULT='{}' is not rank=R,step=S,kind=K (and attempt=N) with K one of throw, "
+       "sleep:SECONDS, nan, "
        "exit:CODE, kill, "
        "write-error:BYTES, nvme-error:BYTES",
        text);
@@ -77,6 +80,8 @@ std::optional<Fault> requested() {
       fault.rank = parse_number(part.substr(5), text);
     } else if (part.starts_with("step=")) {
       fault.step = parse_number(part.substr(5), text);
+    } else if (part.starts_with("attempt=")) {
+      fault.attempt = parse_number(part.substr(8), text);
     } else if (part.starts_with("kind=")) {
       parse_kind(fault, part.substr(5), text);
     } else {
@@ -85,6 +90,10 @@ std::optional<Fault> requested() {
   }
   if (fault.kind.empty()) {
     refuse(text);
+  }
+  const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  if (fault.attempt && *fault.attempt != std::atoll(restarts == nullptr ? "0" : restarts)) {
+    return std::nullopt;
   }
   return fault;
 }

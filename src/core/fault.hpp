@@ -12,7 +12,8 @@ inline constexpr std::int64_t kNoLimit = INT64_MAX;
 enum class Poison : std::uint8_t { none, loss, gradient };
 
 /// Carries out what the variable COLOSSAL_FAULT asks of this rank at this step, for example
-/// "rank=2,step=5,kind=sleep:30": throw, sleep:SECONDS, exit:CODE, kill. Kind nan
+/// "rank=2,step=5,kind=sleep:30", with attempt=N only after N restarts of the launcher: throw,
+/// sleep:SECONDS, exit:CODE, kill. Kind nan
 /// is a loss of NaN, kind inf an infinite gradient: both are returned. Errors: internal
 /// "fault-thrown" for kind throw; usage "fault-spec" if the variable is malformed.
 Poison at_step(int rank, std::int64_t step);

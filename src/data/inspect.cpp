@@ -106,13 +106,13 @@ std::string to_text(const DatasetReport& report) {
                                                   thousands(all.num_short),
                                                   kShortDocument);
   return fmt::format(
-      "{}: {} tokens ({})\n"
+      "{}: {} ({})\n"
       "documents  {}\n"
       "ids        {} to {}\n"
       "checksum   {}\n"
       "sample     {}\n",
       report.path,
-      thousands(all.num_tokens),
+      counted(all.num_tokens, "token"),
       report.kind,
       documents,
       all.smallest,

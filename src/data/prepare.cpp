@@ -181,13 +181,13 @@ PrepareReport prepare_dataset(const PrepareOptions& options) {
 std::string to_text(const PrepareReport& report) {
   const TokenStatistics& all = report.statistics;
   return fmt::format(
-      "{}: {} documents, {} tokens ({})\n"
+      "{}: {}, {} ({})\n"
       "documents  {} empty (left out), {} of fewer than {} tokens\n"
       "ids        {} to {}\n"
       "speed      {:.1f} MB of text in {:.2f} s, {} tokens/s\n",
       report.bin,
-      thousands(all.num_documents),
-      thousands(all.num_tokens),
+      counted(all.num_documents, "document"),
+      counted(all.num_tokens, "token"),
       report.type,
       thousands(all.num_empty),
       thousands(all.num_short),

@@ -3,6 +3,7 @@
 #include "data/synthetic.hpp"
 
 #include "core/hash.hpp"
+#include "core/text.hpp"
 #include "data/detail/token_rows.hpp"
 #include "data/sampler.hpp"
 #include "data/synthetic_features.hpp"
@@ -55,8 +56,10 @@ class SyntheticDataset : public Dataset {
   }
 
   [[nodiscard]] std::string summary() const override {
-    return fmt::format(
-        "synthetic: {} samples of {} tokens, vocabulary {}", size_, sequence_, vocabulary_);
+    return fmt::format("synthetic: {} of {}, vocabulary {}",
+                       counted(size_, "sample"),
+                       counted(sequence_, "token"),
+                       vocabulary_);
   }
 
  private:

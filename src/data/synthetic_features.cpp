@@ -2,6 +2,7 @@
 #include "data/synthetic_features.hpp"
 
 #include "core/hash.hpp"
+#include "core/text.hpp"
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -96,7 +97,10 @@ class SyntheticFeatures : public Dataset {
   }
 
   [[nodiscard]] std::string summary() const override {
-    return fmt::format("synthetic: {} rows of {} features, {} classes", size_, width_, classes_);
+    return fmt::format("synthetic: {} of {}, {}",
+                       counted(size_, "row"),
+                       counted(width_, "feature"),
+                       counted(classes_, "class", "classes"));
   }
 
  private:

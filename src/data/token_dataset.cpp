@@ -91,16 +91,16 @@ class TokenDataset : public Dataset {
 
   [[nodiscard]] std::string summary() const override {
     const std::string packed =
-        plan_ ? fmt::format(" in {} documents, {:.1f} % filled",
-                            thousands(stream_->num_documents()),
+        plan_ ? fmt::format(" in {}, {:.1f} % filled",
+                            counted(stream_->num_documents(), "document"),
                             100.0 * static_cast<double>(plan_->num_tokens()) /
                                 static_cast<double>(shape_.size * shape_.sequence))
               : "";
-    return fmt::format("{}: {} tokens{}, {} samples",
+    return fmt::format("{}: {}{}, {}",
                        detail::shown_files(name_.files),
-                       thousands(stream_->num_tokens()),
+                       counted(stream_->num_tokens(), "token"),
                        packed,
-                       thousands(shape_.size));
+                       counted(shape_.size, "sample"));
   }
 
  private:
@@ -108,9 +108,9 @@ class TokenDataset : public Dataset {
     check(enough,
           ErrorKind::data,
           "data-too-short",
-          "{}: {} tokens, seq_length {} needs at least {}{}; data.{} must name more data",
+          "{}: {}, seq_length {} needs at least {}{}; data.{} must name more data",
           detail::shown_files(name_.files),
-          stream_->num_tokens(),
+          counted(stream_->num_tokens(), "token"),
           shape_.sequence,
           needed,
           needed == 2 && shape_.size == 0 ? " in one document" : "",

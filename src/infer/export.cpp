@@ -64,22 +64,28 @@ void refuse_existing(const fs::path& file) {
         file.string());
 }
 
-/// Writes each tensor when loading brings it.
-void write_weights(const fs::path& checkpoint,
-                   std::vector<TensorRecord> records,
-                   const std::vector<ExchangedTensor>& tensors,
-                   at::ScalarType dtype,
-                   SafetensorsWriter& writer) {
-  auto tensor = tensors.begin();
-  for (TensorRecord& record : records) {
-    record.keep = [&record, &tensors, &tensor, &writer, dtype] {
-      for (; tensor != tensors.end() && "model/" + tensor->parameter == record.name; ++tensor) {
-        writer.write(outgoing(*tensor, record.local, dtype));
-      }
-    };
+/// Writes tensors to the file in its order, when loading brings their parameters.
+class Outlet {
+ public:
+  Outlet(SafetensorsWriter& writer,
+         const std::vector<ExchangedTensor>& tensors,
+         at::ScalarType dtype)
+      : writer_(writer), tensors_(tensors), dtype_(dtype) {}
+
+  /// All tensors of the parameter that `record` holds now.
+  void take(const TensorRecord& record) {
+    while (next_ < tensors_.size() && "model/" + tensors_[next_].parameter == record.name) {
+      writer_.write(outgoing(tensors_[next_], record.local, dtype_));
+      ++next_;
+    }
   }
-  load_tensors(checkpoint, records, Comm());
-}
+
+ private:
+  SafetensorsWriter& writer_;
+  const std::vector<ExchangedTensor>& tensors_;
+  at::ScalarType dtype_;
+  std::size_t next_ = 0;
+};
 
 }  // namespace
 
@@ -104,8 +110,12 @@ int run_export(const ExportOptions& options) {
   std::error_code failed;  // opening the file tells what is wrong
   fs::create_directories(output.parent_path(), failed);
   SafetensorsWriter writer(output, std::move(entries));
-  write_weights(
-      checkpoint, detail::sharing_records(specs, context.master_dtype()), tensors, dtype, writer);
+  Outlet outlet(writer, tensors, dtype);
+  std::vector<TensorRecord> records = detail::sharing_records(specs, context.master_dtype());
+  for (TensorRecord& record : records) {
+    record.keep = [&outlet, &record] { outlet.take(record); };
+  }
+  load_tensors(checkpoint, records, Comm());
   const std::string text = exchanged_config(config.model, torch_name, head);
   OutputFile description_file(description);
   description_file.write(std::as_bytes(std::span(text)));

@@ -4,6 +4,7 @@
 #include "checkpoint/stored_config.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/text.hpp"
 #include "data/dataset.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "infer/decoder.hpp"
@@ -18,7 +19,6 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
-#include <string>
 #include <unistd.h>
 #include <utility>
 
@@ -103,10 +103,9 @@ class Session {
       return;  // he has enough: no failure, and no summary of a half
     }
     check(num_prompts_ > 0, ErrorKind::data, "empty-prompt", "stdin holds no prompt");
-    log::info("[generate] {} tokens for {} prompt{} in {:.3f} s: {:.0f} tokens/s",
-              num_tokens_,
-              num_prompts_,
-              num_prompts_ == 1 ? "" : "s",
+    log::info("[generate] {} for {} in {:.3f} s: {:.0f} tokens/s",
+              counted(num_tokens_, "token"),
+              counted(static_cast<std::int64_t>(num_prompts_), "prompt"),
               seconds_,
               static_cast<double>(num_tokens_) / seconds_);
   }

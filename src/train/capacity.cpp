@@ -16,6 +16,24 @@ std::string size_text(std::int64_t bytes) {
   return human_binary(static_cast<double>(bytes));
 }
 
+/// Ranks that share the memory of one machine.
+std::int64_t ranks_of_machine(const PlanReport& plan) {
+  const auto ranks = std::ssize(plan.ranks);
+  return plan.ranks_per_node > 0 ? std::min<std::int64_t>(plan.ranks_per_node, ranks) : ranks;
+}
+
+/// Bytes of all ranks of the machine that needs most.
+std::int64_t fullest_machine(const PlanReport& plan) {
+  const auto size = static_cast<std::size_t>(ranks_of_machine(plan));
+  std::int64_t most = 0;
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
+    sum = (i % size == 0 ? 0 : sum) + plan.ranks[i].total() + plan.ranks[i].host;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
 }  // namespace
 
 Capacity capacity_of(const Config& config) {
@@ -52,15 +70,12 @@ std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity)
                                                   capacity.device_name,
                                                   size_text(capacity.device))});
   }
-  std::int64_t all = 0;
-  for (const RankBytes& rank : plan.ranks) {
-    all += rank.total() + rank.host;
-  }
+  const std::int64_t all = fullest_machine(plan);
   const std::int64_t missing = all - capacity.host;
   if (capacity.host <= 0 || missing <= 0) {
     return std::nullopt;
   }
-  const std::int64_t ranks = std::ssize(plan.ranks);
+  const std::int64_t ranks = ranks_of_machine(plan);
   return Overrun{.rank = fullest->rank,
                  .missing = (missing + ranks - 1) / ranks,
                  .text = fmt::format("the plan needs {} for {} process{}, and this machine has {}",

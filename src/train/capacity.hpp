@@ -28,7 +28,7 @@ struct Overrun {
   std::string text;  ///< "the plan needs 9.1 GiB on rank 3, and run.device_memory is 8.0 GiB"
 };
 
-/// Nothing if the plan fits: on every device, or all ranks together in host memory.
+/// Nothing if the plan fits: on every device, or all ranks of a machine together in its memory.
 [[nodiscard]] std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity);
 
 }  // namespace colossal

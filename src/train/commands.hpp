@@ -2,6 +2,7 @@
 // the options.
 #pragma once
 
+#include "comm/launch_flags.hpp"
 #include "core/log.hpp"
 
 #include <cstdint>
@@ -26,10 +27,13 @@ struct ConfigOptions {
 struct TrainOptions {
   ConfigOptions config;
   std::optional<std::string> nproc;       ///< "auto" or a number
+  LaunchFlags launch;                     ///< which launcher else, and where rank 0 is
   std::optional<std::string> resume;      ///< beats checkpoint.resume
   std::optional<std::string> output_dir;  ///< beats run.output_dir
   bool overwrite = false;
   bool dry_run = false;
+  int max_restarts = 0;                 ///< --nproc: starts again after ranks were lost or killed
+  double restart_delay_seconds = 5;     ///< before the first one; doubles
   std::vector<std::string> allow;       ///< --allow: resume differences the user accepts
   std::optional<log::Level> log_level;  ///< -q, -v: beats logging.level
   std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc and env.json

@@ -16,14 +16,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace colossal {
@@ -65,10 +62,12 @@ EvalInput read_input(const EvalOptions& options) {
 
 /// Whether evaluation has no use for a warning or note.
 bool is_of_training(const Diagnostic& item) {
-  return item.severity != Diagnostic::Severity::error &&
-         std::any_of(kTrainingKeys.begin(), kTrainingKeys.end(), [&](std::string_view key) {
-           return item.path.starts_with(key);
-         });
+  for (const std::string_view key : kTrainingKeys) {
+    if (item.severity != Diagnostic::Severity::error && item.path.starts_with(key)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /// What the command sets by itself, then what its user does.

@@ -1,101 +1,29 @@
 // What does `train` do, from the command line to the last line of output?
-#include "comm/launch.hpp"
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "core/system.hpp"
-#include "mesh/device.hpp"
 #include "train/commands.hpp"
 #include "train/commands_config.hpp"
-#include "train/environment.hpp"
 #include "train/failure_record.hpp"
-#include "train/run_dir.hpp"
 #include "train/session.hpp"
 #include "train/signals.hpp"
+#include "train/spawn.hpp"
 #include "train/startup.hpp"
 
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstdio>
-#include <filesystem>
 #include <optional>
+#include <unistd.h>
 #include <utility>
 
 namespace colossal {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
 
-LoadOptions load_options(const TrainOptions& options) {
-  LoadOptions load = colossal::load_options(options.config);
-  load.output_dir = options.output_dir;
-  load.resume = options.overwrite ? std::optional<std::string>("never") : options.resume;
-  return load;
-}
-
-/// What the launcher knows before it spawns ranks.
-struct Launchable {
-  int processes = 1;
-  int exit_code = 0;  ///< of what stands in the way; reported already
-  std::string output_dir;
-};
-
-/// Everything that can be checked before any process is spawned.
-Launchable check_before_spawn(const TrainOptions& options) {
-  LoadOptions load = load_options(options);
-  const std::optional<Loaded> unsized = load_or_report(options.config.config, load, false);
-  const bool gpus = unsized && unsized->config.run.device != DeviceKind::cpu;
-  const int processes = num_processes(*options.nproc,
-                                      unsized ? unsized->config.parallel.data : 0,
-                                      gpus ? std::ssize(survey_gpus().gpus) : 0);
-  load.world_size = processes;
-  load.world_origin = fmt::format("--nproc {}", *options.nproc);
-  const std::optional<Loaded> loaded =
-      load_or_report(options.config.config, load, true, options.config.json_diagnostics);
-  if (!loaded) {
-    return {.processes = processes, .exit_code = kConfigExit, .output_dir = {}};
-  }
-  const Config& config = loaded->config;
-  Launchable launchable{
-      .processes = processes, .exit_code = 0, .output_dir = config.run.output_dir};
-  if (processes > 1) {  // else the one rank checks for itself
-    check_writable(config.run.output_dir, make_plan(config, 0).checkpoint_bytes);
-    launchable.exit_code =
-        report_findings(check_with_data(*loaded, *open_data(config).train), true);
-  }
-  return launchable;
-}
-
-/// The log of a rank, if the attempt that began at `since` has written one.
-fs::path log_of(const fs::path& run, int rank, fs::file_time_type since) {
-  const fs::path file = log::file_of(log_folder(run, last_attempt(run)), rank);
-  std::error_code error;
-  const fs::file_time_type written = fs::last_write_time(file, error);
-  return error || written < since ? fs::path() : file;
-}
-
-int launch(const Launchable& launchable, const TrainOptions& options) {
-  const fs::path run = launchable.output_dir;
-  const double since = unix_time();
-  const auto file_since = fs::file_time_type::clock::now();
-  std::vector<std::string> arguments = without_nproc(options.arguments);
-  arguments.push_back("--run-time=" + options.config.run_time);
-  const LaunchOutcome outcome =
-      launch_local({.num_processes = launchable.processes,
-                    .arguments = std::move(arguments),
-                    .log_file = [&](int rank) { return log_of(run, rank, file_since); }});
-  if (outcome.exit_code != 0 && !options.dry_run) {
-    settle_run(run, {outcome.exit_code, outcome.failure, since, true});
-  }
-  return outcome.exit_code;
-}
-
-int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
-  SignalWatch signals;
-  LoadOptions load = load_options(options);
+int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWatch& signals) {
+  LoadOptions load = train_load_options(options);
   load.world_size = launch.world_size;
   load.world_origin = options.nproc ? fmt::format("--nproc {}", *options.nproc) : launch.origin;
   const bool print = speaks(launch) && !options.nproc;
@@ -107,6 +35,9 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch) {
       load_or_report(options.config.config, load, print, options.config.json_diagnostics);
   if (!loaded) {
     return kConfigExit;
+  }
+  if (!options.dry_run) {
+    signals.serve(stop_signals(loaded->config));
   }
   const bool reload = agree && loaded->uses_run_time;
   FailureRecord failures(options.dry_run || reload ? "" : loaded->config.run.output_dir);
@@ -142,12 +73,22 @@ int run_train(const TrainOptions& given) {
   TrainOptions options = given;
   // A closed pipe (`| head`) or a lost peer must not kill a run: writes report it where it matters.
   std::signal(SIGPIPE, SIG_IGN);
-  const LaunchOptions found = detect_launch();
+  const LaunchOptions found = detect_launch(options.launch);
+  if (!found.warning.empty()) {
+    log::warn("{}", found.warning);
+  }
   check(!options.overwrite || !options.resume || *options.resume == "never",
         ErrorKind::usage,
         "overwrite-resume",
         "--overwrite starts anew, --resume {} continues: give one of them",
         options.resume.value_or(""));
+  check(options.nproc || options.max_restarts == 0,
+        ErrorKind::usage,
+        "restarts-without-nproc",
+        "--max-restarts starts the ranks of --nproc again, and there is no --nproc\n  fix   add "
+        "--nproc 1 or more; other launchers restart their ranks themselves");
+  SignalWatch signals(options.dry_run ? SignalWatch::Mode::leave : SignalWatch::Mode::hold,
+                      found.mode == "spawn" ? ::getppid() : 0);
   if (options.nproc) {
     refuse_nested_launch(found);
     if (options.config.run_time.empty()) {
@@ -157,11 +98,12 @@ int run_train(const TrainOptions& given) {
     if (launchable.exit_code != 0) {
       return launchable.exit_code;
     }
-    if (launchable.processes > 1) {
-      return launch(launchable, options);
+    if (launchable.processes > 1 || options.max_restarts > 0) {
+      signals.hand_over();
+      return spawn_ranks(launchable, options);
     }
   }
-  return run_rank(options, found);
+  return run_rank(options, found, signals);
 }
 
 }  // namespace colossal

@@ -37,7 +37,14 @@ constexpr std::array kVariables = {"RANK",
                                    "CUDA_VISIBLE_DEVICES",
                                    "LD_LIBRARY_PATH",
                                    "LD_PRELOAD",
+                                   "OMPI_COMM_WORLD_SIZE",
+                                   "OMPI_COMM_WORLD_RANK",
+                                   "PMI_SIZE",
+                                   "PMI_RANK",
                                    "SLURM_JOB_ID",
+                                   "SLURM_STEP_ID",
+                                   "SLURM_PROCID",
+                                   "SLURM_STEP_NODELIST",
                                    "COLOSSAL_FAULT"};
 
 /// Field 22 of /proc/PID/stat: start time in clock ticks after boot; -1 if unreadable.

@@ -2,6 +2,7 @@
 #include "train/hooks.hpp"
 
 #include "core/log.hpp"
+#include "core/signals.hpp"
 #include "core/system.hpp"
 #include "core/trace.hpp"
 #include "memory/device_memory.hpp"
@@ -54,11 +55,10 @@ MetricRecord event(std::string_view kind, const Trainer& trainer, std::int64_t s
 
 /// "20 batches", with the share of the set if eval.max_batches left some out.
 std::string coverage(const EvalReport& report) {
-  return report.samples == report.set_samples ? fmt::format("{} batches", report.num_batches)
-                                              : fmt::format("{} batches ({} of {} samples)",
-                                                            report.num_batches,
-                                                            report.samples,
-                                                            report.set_samples);
+  const std::string batches = counted(report.num_batches, "batch", "batches");
+  return report.samples == report.set_samples
+             ? batches
+             : fmt::format("{} ({} of {} samples)", batches, report.samples, report.set_samples);
 }
 
 }  // namespace
@@ -215,7 +215,9 @@ void EvalHook::on_start(Trainer& trainer) {
 }
 
 void EvalHook::on_step(Trainer& trainer, const StepReport& report) {
-  if (config_.every_steps && !report.skipped && report.step % *config_.every_steps == 0) {
+  // A run that stops is given little time, and its checkpoint comes first.
+  const bool stops = report.stop != StopReason::none;
+  if (config_.every_steps && !report.skipped && !stops && report.step % *config_.every_steps == 0) {
     last_step_ = trainer.evaluate().step;
   }
 }
@@ -230,14 +232,18 @@ CheckpointHook::CheckpointHook(const Config& config, Comm world)
     : config_(config.checkpoint), run_(config.run.output_dir), world_(std::move(world)) {}
 
 void CheckpointHook::on_start(Trainer& trainer) {
-  last_step_ = trainer.state().step;
+  const std::int64_t step = trainer.state().step;
+  last_step_ = step > 0 ? step : kNothing;
 }
 
 void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
-  if (!config_.every_steps || report.skipped || report.step % *config_.every_steps != 0) {
+  const bool due =
+      config_.every_steps && !report.skipped && report.step % *config_.every_steps == 0;
+  const bool asked = report.save && last_step_ != trainer.state().step;
+  if (!due && !asked) {
     return;
   }
-  const bool is_final = report.step == trainer.parts().total_steps;
+  const bool is_final = trainer.state().step == trainer.parts().total_steps;
   try {
     save(trainer);
     failures_in_a_row_ = 0;
@@ -248,7 +254,7 @@ void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
     }
     log::error(
         "[checkpoint] step {} was not saved ({} of {} failures in a row that end the run): {}",
-        report.step,
+        trainer.state().step,
         failures_in_a_row_,
         kMaxFailedSaves,
         error.what());
@@ -257,6 +263,12 @@ void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
 
 void CheckpointHook::on_end(Trainer& trainer) {
   if (config_.at_end && last_step_ != trainer.state().step) {
+    save(trainer);
+  }
+}
+
+void CheckpointHook::on_stop(Trainer& trainer) {
+  if (last_step_ != trainer.state().step) {
     save(trainer);
   }
 }
@@ -273,7 +285,7 @@ void CheckpointHook::save(Trainer& trainer) {
                       world_,
                       {.keep_last = config_.keep_last, .attempt = static_cast<int>(state.attempt)});
   last_step_ = state.step;
-  trainer.add_side_seconds(watch.seconds());
+  trainer.add_save(watch.seconds());
   log::console(
       fmt::format("{}  saved {} in {:.1f} s -> {}",
                   label("ckpt", fmt::format("step {}", state.step), trainer.parts().total_steps),
@@ -312,6 +324,10 @@ void StatusHook::on_step(Trainer& trainer, const StepReport& report) {
 
 void StatusHook::on_end(Trainer& trainer) {
   write(trainer, {.state = "finished", .exit_code = 0});
+}
+
+void StatusHook::on_stop(Trainer& trainer) {
+  write(trainer, {.state = "stopped", .exit_code = kStoppedExit});
 }
 
 void StatusHook::write(const Trainer& trainer, RunStatus status) const {

@@ -80,8 +80,9 @@ class EvalHook : public Hook {
   std::int64_t last_step_ = -1;
 };
 
-/// Saves every checkpoint.every_steps and at the end. A failed periodic save is logged and training
-/// goes on; the third failure in a row and a failed final save are thrown. Collective.
+/// Saves every checkpoint.every_steps, on request, at the end and before an early stop. A failed
+/// save on the way is logged and training goes on; the third failure in a row and a failed last
+/// save are thrown. Collective.
 /// Errors: those of save_checkpoint.
 class CheckpointHook : public Hook {
  public:
@@ -90,20 +91,23 @@ class CheckpointHook : public Hook {
   void on_start(Trainer& trainer) override;
   void on_step(Trainer& trainer, const StepReport& report) override;
   void on_end(Trainer& trainer) override;
+  void on_stop(Trainer& trainer) override;
 
  private:
+  static constexpr std::int64_t kNothing = -1;
+
   void save(Trainer& trainer);
 
   CheckpointConfig config_;
   std::filesystem::path run_;
   Comm world_;
-  std::int64_t last_step_ = 0;
+  std::int64_t last_step_ = kNothing;  ///< newest step that a checkpoint holds
   int failures_in_a_row_ = 0;
 };
 
 /// Where a run stands, as status.json tells it.
 struct RunStatus {
-  std::string_view state = "running";  ///< "running", "finished", "failed", "interrupted"
+  std::string_view state = "running";  ///< running, finished, stopped, failed or interrupted
   std::int64_t step = 0;
   std::int64_t total = 0;
   std::int64_t attempt = 1;
@@ -121,6 +125,7 @@ class StatusHook : public Hook {
   void on_start(Trainer& trainer) override;
   void on_step(Trainer& trainer, const StepReport& report) override;
   void on_end(Trainer& trainer) override;
+  void on_stop(Trainer& trainer) override;
 
  private:
   void write(const Trainer& trainer, RunStatus status) const;

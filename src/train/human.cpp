@@ -35,30 +35,8 @@ std::string human_count(double count) {
                            : fmt::format("{:.1f}{}", scaled.value, kUnits[scaled.power]);
 }
 
-std::string human_bytes(double bytes, int decimals) {
-  static constexpr std::array<std::string_view, 5> kUnits = {"B", "kB", "MB", "GB", "TB"};
-  const Scaled scaled = scale(bytes);
-  return scaled.power == 0
-             ? fmt::format("{:.0f} B", scaled.value)
-             : fmt::format("{:.{}f} {}", scaled.value, decimals, kUnits[scaled.power]);
-}
-
 std::string human_gib(double bytes) {
   return fmt::format("{:.1f} GiB", bytes / (1024.0 * 1024.0 * 1024.0));
-}
-
-std::string human_binary(double bytes) {
-  static constexpr std::array<std::string_view, 4> kUnits = {"KiB", "MiB", "GiB", "TiB"};
-  if (std::abs(bytes) < 1023.5) {
-    return fmt::format("{:.0f} B", bytes);
-  }
-  std::size_t unit = 0;
-  double value = bytes / 1024;
-  while (std::abs(value) >= 1023.95 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  return fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
 std::string human_duration(double seconds) {

@@ -11,12 +11,8 @@ namespace colossal {
 /// Three or four significant digits with k, M, B, T = 10^3, 10^6, 10^9, 10^12: "124.4M", "182.4k",
 /// "950".
 [[nodiscard]] std::string human_count(double count);
-/// The same of bytes with decimal units: "1.5 GB", "820 B".
-[[nodiscard]] std::string human_bytes(double bytes, int decimals = 1);
 /// Bytes in GiB with one decimal: "31.2 GiB".
 [[nodiscard]] std::string human_gib(double bytes);
-/// Bytes with binary units and one decimal: "820 B", "512.0 MiB", "31.2 GiB".
-[[nodiscard]] std::string human_binary(double bytes);
 /// "3h44m", "12m05s", "48s".
 [[nodiscard]] std::string human_duration(double seconds);
 

@@ -16,7 +16,7 @@ namespace colossal {
 namespace {
 
 std::string bytes_text(std::int64_t bytes) {
-  return human_bytes(static_cast<double>(bytes));
+  return human_binary(static_cast<double>(bytes));
 }
 
 std::string steps_line(const PlanReport& plan) {
@@ -42,10 +42,10 @@ std::string work_line(const PlanReport& plan) {
   if (plan.gather_bytes_per_step > 0) {
     comm += fmt::format(", {} of its weights gathered", bytes_text(plan.gather_bytes_per_step));
   }
-  return fmt::format("work      {} FLOP per step; {} in {} chunks of at most {}\n",
+  return fmt::format("work      {} FLOP per step; {} in {} of at most {}\n",
                      human_count(plan.flops_per_step),
                      comm,
-                     plan.num_chunks,
+                     counted(plan.num_chunks, "chunk"),
                      bytes_text(plan.chunk_bytes));
 }
 
@@ -143,10 +143,11 @@ std::filesystem::path existing_part(const std::filesystem::path& folder) {
 }
 
 std::string checkpoint_line(const PlanReport& plan) {
+  const auto each = static_cast<double>(plan.checkpoint_bytes);
   std::string text = fmt::format("checkpoint  ~{} each, keep {} -> peak ~{}",
-                                 bytes_text(plan.checkpoint_bytes),
+                                 human_bytes(each),
                                  plan.keep_last,
-                                 bytes_text(plan.checkpoint_bytes * (plan.keep_last + 1)));
+                                 human_bytes(each * static_cast<double>(plan.keep_last + 1)));
   if (!plan.output_dir.empty()) {
     std::error_code failed;
     const std::filesystem::path folder = existing_part(plan.output_dir);

@@ -26,6 +26,7 @@ class ProfilerHook : public Hook {
   void on_start(Trainer& trainer) override;
   void on_step(Trainer& trainer, const StepReport& report) override;
   void on_end(Trainer& trainer) override;
+  void on_stop(Trainer& trainer) override { on_end(trainer); }
 
  private:
   class Operations;

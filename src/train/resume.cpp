@@ -184,7 +184,7 @@ std::string compare_for_resume(const ResumeFacts& facts, const std::vector<std::
         mismatched,
         table);
   check(unallowed.empty(),
-        ErrorKind::config,
+        ErrorKind::checkpoint,
         "resume-needs-allow",
         "the run would not continue as it began:\n{}\n  fix   restore these keys, or accept with"
         "{}",

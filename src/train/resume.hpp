@@ -37,7 +37,7 @@ struct ResumeFacts {
 
 /// Compares them and returns the table `key | checkpoint | now | effect`, empty without
 /// differences. `allow`: key paths the user accepts (--allow). Errors, each with the table:
-/// checkpoint "resume-mismatch" for keys that must match, config "resume-needs-allow" for keys that
+/// checkpoint "resume-mismatch" for keys that must match, "resume-needs-allow" for keys that
 /// --allow would accept.
 [[nodiscard]] std::string compare_for_resume(const ResumeFacts& facts,
                                              const std::vector<std::string>& allow);

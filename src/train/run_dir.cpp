@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/text.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -47,15 +48,17 @@ std::string cause_of(int error) {
   return std::strerror(error);  // NOLINT(concurrency-mt-unsafe): before any thread exists
 }
 
-void make_folder(const fs::path& folder) {
+/// Makes the folder if it is not there; returns whether it did.
+bool make_folder(const fs::path& folder) {
   std::error_code error;
-  fs::create_directories(folder, error);
+  const bool made = fs::create_directories(folder, error);
   if (error) {
     not_writable(folder, error.message());
   }
   if (!fs::is_directory(folder)) {
     not_writable(folder, "it exists and is not a folder");
   }
+  return made;
 }
 
 void check_space(const fs::path& folder, std::int64_t checkpoint_bytes) {
@@ -69,12 +72,13 @@ void check_space(const fs::path& folder, std::int64_t checkpoint_bytes) {
   check(free >= needed,
         ErrorKind::config,
         "disk-low",
-        "the volume of {} has {} MiB free; two checkpoints of {} MiB and 1 GiB to spare need {} "
-        "MiB\n  fix   free some space, or choose another volume with --output-dir",
+        "the volume of {} has {} free; two checkpoints of {} and {} to spare need {}\n  fix   free "
+        "some space, or choose another volume with --output-dir",
         folder.string(),
-        free >> 20,
-        checkpoint_bytes >> 20,
-        needed >> 20);
+        human_bytes(static_cast<double>(free)),
+        human_bytes(static_cast<double>(checkpoint_bytes)),
+        human_bytes(static_cast<double>(kSpareBytes)),
+        human_bytes(static_cast<double>(needed)));
 }
 
 void probe(const fs::path& folder) {
@@ -146,9 +150,17 @@ std::int64_t last_attempt(const fs::path& run) {
 }
 
 void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes) {
-  make_folder(folder);
-  check_space(folder, checkpoint_bytes);
-  probe(folder);
+  const bool made = make_folder(folder);
+  try {
+    check_space(folder, checkpoint_bytes);
+    probe(folder);
+  } catch (const Error&) {
+    std::error_code ignored;
+    if (made) {
+      fs::remove(folder, ignored);  // a run that does not begin leaves nothing behind
+    }
+    throw;
+  }
 }
 
 std::unique_ptr<RunDir> RunDir::open(const fs::path& folder, std::int64_t checkpoint_bytes) {

@@ -60,7 +60,8 @@ class RunDir {
 [[nodiscard]] std::int64_t last_attempt(const std::filesystem::path& run);
 
 /// Probes that `folder` can be written and has room for two checkpoints and 1 GiB, without leaving
-/// anything but the folder. Errors: config "output-not-writable", "disk-low".
+/// anything but the folder, and not even that if it fails. Errors: config "output-not-writable",
+/// "disk-low".
 void check_writable(const std::filesystem::path& folder, std::int64_t checkpoint_bytes);
 
 }  // namespace colossal

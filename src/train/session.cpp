@@ -6,7 +6,9 @@
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/signals.hpp"
 #include "core/system.hpp"
+#include "core/text.hpp"
 #include "memory/device_memory.hpp"
 #include "mesh/device.hpp"
 #include "train/environment.hpp"
@@ -16,7 +18,6 @@
 
 #include <fmt/format.h>
 
-#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -44,6 +45,10 @@ CheckpointChoice candidates_from(const nlohmann::json& decision) {
   return choice;
 }
 
+bool is_no_weight(const TensorRecord& record) {
+  return !record.name.starts_with("model/");
+}
+
 /// A damage that an older checkpoint can replace; everything else is a misfit that it would share.
 bool is_damage(const Error& error) {
   return error.id() == "checkpoint-checksum" || error.id() == "checkpoint-incomplete";
@@ -61,6 +66,7 @@ class ProgressHook : public Hook {
   void on_step(Trainer& trainer, const StepReport& report) override {
     step_ = trainer.state().step;
     summary_.loss = report.loss;
+    summary_.rate.add(report.tokens, report.step_seconds);
   }
   void on_eval(Trainer&, const EvalReport& report) override {
     summary_.eval_loss = report.loss;
@@ -94,13 +100,15 @@ TrainSession::TrainSession(const TrainOptions& options,
       world_(world),
       signals_(signals),
       failures_(failures),
-      context_(config_, world) {
+      context_(config_, world),
+      started_seconds_(seconds_since_process_start(world.launch())) {
   summary_.output_dir = config_.run.output_dir;
   summary_.generates = config_.model.type == ModelType::gpt && config_.data.tokenizer.has_value();
 }
 
 TrainSession::~TrainSession() {
   signals_.set_farewell({});
+  signals_.set_notice({});
   failures_.own(nullptr);
 }
 
@@ -134,12 +142,12 @@ int TrainSession::run_all() {
   if (!options_.dry_run) {
     configure_log(log_folder(config_.run.output_dir, attempt_));
   }
-  log::console(fmt::format("{} on {}\nlaunch:   {}, {} of {} ranks on this host",
+  log::console(fmt::format("{} on {}\nlaunch:   {}, {} of {} on this host",
                            "colossal-train " + build_id(),
                            host_name(),
                            launch.mode,
                            launch.local_world_size,
-                           launch.world_size));
+                           counted(launch.world_size, "rank")));
   if (world_.device().is_cuda()) {
     log::console(fmt::format("device:   {}", describe_device(world_.device())));
   }
@@ -164,7 +172,7 @@ int TrainSession::run_all() {
   }
   train();
   finish();
-  return 0;
+  return trainer_->stopped() == StopReason::none ? 0 : kStoppedExit;
 }
 
 int TrainSession::check_data() {
@@ -254,8 +262,7 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
     }
     std::vector<TensorRecord> records = trainer_->records();
     if (state.weights_only) {  // the optimizer's state is what it is before the first step
-      std::erase_if(records,
-                    [](const TensorRecord& record) { return !record.name.starts_with("model/"); });
+      std::erase_if(records, is_no_weight);
     }
     load_tensors(checkpoint.path, records, world_.comm());
     trainer_->parts().store->publish_masters();
@@ -295,6 +302,7 @@ void TrainSession::make_trainer(const RunState& state) {
   trainer_.reset();  // frees the memory of a damaged attempt before the next one takes its own
   TrainerParts parts = build(config_, context_, state, data_);
   parts.phase = [this](std::string_view phase) { world_.set_phase(phase); };
+  parts.wishes = [this](double mean_step_seconds) { return wishes(mean_step_seconds); };
   RunState start = state;
   start.attempt = attempt_;
   start.config_yaml = to_yaml(config_);
@@ -339,62 +347,16 @@ void TrainSession::train() {
   add_standard_hooks(*trainer_, run_dir_.get(), world_);
   step_ = trainer_->state().step;
   signals_.set_farewell([this](int signal) { farewell(signal); });
+  // Launchers stop the peers of a rank that failed by a signal: no step will end any more.
+  signals_.set_notice([this](int /*signal*/) { world_.yield_to_failure(); });
   try {
     trainer_->run();
   } catch (const std::exception& error) {
     write_status("failed", to_error(error).exit_code());
     throw;
   }
+  summary_.utilization = measure_utilization(*trainer_, summary_.rate);
   signals_.set_farewell({});
-}
-
-void TrainSession::finish() {
-  summary_.memory = measure_memory(config_, world_.comm());
-  if (!is_main()) {
-    return;
-  }
-  fill_summary("finished");
-  log::console(to_text(summary_));
-  print_summary();
-}
-
-void TrainSession::print_summary() const {
-  fmt::print("{}\n", to_json_line(summary_));
-}
-
-void TrainSession::fill_summary(std::string_view reason) {
-  summary_.reason = reason;
-  summary_.step = trainer_->state().step;
-  summary_.total_steps = trainer_->parts().total_steps;
-  summary_.seconds = seconds_since_process_start(world_.launch());
-  if (trainer_->loop_seconds() > 0) {
-    summary_.hook_share = trainer_->hook_seconds() / trainer_->loop_seconds();
-  }
-  for (const CheckpointInfo& info : list_checkpoints(run_dir_->checkpoints())) {
-    summary_.checkpoint = info.complete ? info.path : summary_.checkpoint;
-  }
-}
-
-void TrainSession::write_status(std::string_view state, int exit_code) {
-  if (run_dir_ != nullptr) {
-    run_dir_->update("status.json",
-                     to_json(RunStatus{.state = state,
-                                       .step = step_,
-                                       .total = trainer_->parts().total_steps,
-                                       .attempt = run_dir_->attempt(),
-                                       .exit_code = exit_code}));
-  }
-}
-
-void TrainSession::farewell(int signal) {
-  world_.yield_to_failure();  // launchers stop the peers of a rank that failed by a signal
-  constexpr int kSignalBase = 128;
-  write_status("interrupted", kSignalBase + signal);
-  log::console(
-      fmt::format("stopped   by {} after step {}: steps since the last checkpoint are lost, "
-                  "the same command continues from it",
-                  signal == SIGINT ? "SIGINT" : "SIGTERM",
-                  step_.load()));
 }
 
 }  // namespace colossal

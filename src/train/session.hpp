@@ -11,6 +11,7 @@
 #include "train/resume.hpp"
 #include "train/run_dir.hpp"
 #include "train/signals.hpp"
+#include "train/stopwatch.hpp"
 #include "train/summary.hpp"
 #include "train/trainer.hpp"
 
@@ -19,6 +20,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace colossal {
@@ -37,7 +39,8 @@ class TrainSession {
   TrainSession& operator=(const TrainSession&) = delete;
 
   /// Runs it all; refused memory is explained. Trains to the end (or stops before the first step
-  /// with --dry-run). Returns the exit code: 0, or that of check_with_data(). Errors: all of train.
+  /// with --dry-run). Returns the exit code: 0, 75 after an early stop on request, or that of
+  /// check_with_data(). Errors: all of train.
   int run();
 
  private:
@@ -60,6 +63,10 @@ class TrainSession {
   void make_trainer(const RunState& state);
   void announce();
   void train();
+  /// What this rank is asked to do after the step that it is in.
+  Wishes wishes(double mean_step_seconds);
+  /// Why the run has ended, for people.
+  [[nodiscard]] std::string ending() const;
   void finish();
   void fill_summary(std::string_view reason);
   void print_summary() const;
@@ -81,6 +88,8 @@ class TrainSession {
   std::unique_ptr<Trainer> trainer_;
   std::filesystem::path resumed_from_;  ///< empty: started at step 0
   RunSummary summary_;
+  double started_seconds_;  ///< since the start of the process (of --nproc: its launcher)
+  Stopwatch running_;       ///< from then on
   std::atomic<std::int64_t> step_{0};  ///< last finished step, for the thread that takes signals
 };
 

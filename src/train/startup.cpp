@@ -13,13 +13,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <source_location>
-#include <string_view>
 #include <unistd.h>
 #include <utility>
 
@@ -127,15 +127,24 @@ void refuse_nested_launch(const LaunchOptions& launch) {
         launch.world_size);
 }
 
-std::vector<std::string> without_nproc(const std::vector<std::string>& arguments) {
-  std::vector<std::string> kept = {"colossal-train"};
+std::vector<std::string> without_options(const std::vector<std::string>& arguments,
+                                         const std::vector<std::string_view>& names) {
+  std::vector<std::string> kept;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--nproc") {
-      ++i;  // its value
-    } else if (!arguments[i].starts_with("--nproc=")) {
+    const std::string_view name = std::string_view(arguments[i]).substr(0, arguments[i].find('='));
+    if (std::ranges::find(names, name) == names.end()) {
       kept.push_back(arguments[i]);
+    } else if (name == arguments[i]) {
+      ++i;  // its value
     }
   }
+  return kept;
+}
+
+std::vector<std::string> without_nproc(const std::vector<std::string>& arguments) {
+  std::vector<std::string> kept =
+      without_options(arguments, {"--nproc", "--max-restarts", "--restart-delay"});
+  kept.insert(kept.begin(), "colossal-train");
   return kept;
 }
 

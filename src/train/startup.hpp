@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace colossal {
@@ -53,6 +54,10 @@ void resolve_vocabulary(Config& config);
 
 /// Errors: usage "launch-nested" if a launcher already started more than one process.
 void refuse_nested_launch(const LaunchOptions& launch);
+
+/// A command line without these options and their values ("--nproc 2", "--nproc=2").
+[[nodiscard]] std::vector<std::string> without_options(const std::vector<std::string>& arguments,
+                                                       const std::vector<std::string_view>& names);
 
 /// The command line of the children of --nproc, with the program name in front.
 [[nodiscard]] std::vector<std::string> without_nproc(const std::vector<std::string>& arguments);

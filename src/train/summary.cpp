@@ -31,6 +31,9 @@ std::string next_text(const RunSummary& summary) {
     return "next      nothing was saved (checkpoint.at_end is false): there is nothing to continue "
            "or evaluate";
   }
+  if (summary.step < summary.total_steps) {
+    return "next      the same command continues this run";
+  }
   const std::string sample =
       summary.generates ? fmt::format("\ntry       {} generate --checkpoint {} --prompt \"And \"",
                                       program_command(),
@@ -58,7 +61,7 @@ std::string to_text(const RunSummary& summary) {
       "time      {:.1f} s in all, {:.2f} s from process start to first step, {:.2f}% of the loop "
       "in "
       "hooks\n"
-      "{}"
+      "{}{}"
       "metrics   {}\n"
       "saved     {}\n{}",
       summary.reason,
@@ -68,6 +71,7 @@ std::string to_text(const RunSummary& summary) {
       summary.startup_seconds,
       100 * summary.hook_share,
       summary.memory ? to_text(*summary.memory) + "\n" : "",
+      summary.utilization ? "mfu       " + to_text(*summary.utilization) + "\n" : "",
       metrics_text(summary),
       saved.empty() ? "nothing" : saved,
       next_text(summary));
@@ -92,6 +96,10 @@ std::string to_json_line(const RunSummary& summary) {
     json["gathered_peak"] = summary.memory->gathered_peak;
     json["nvme_peak"] = summary.memory->nvme_peak;
     json["device_planned"] = summary.memory->planned;
+  }
+  if (summary.utilization) {
+    json["mfu_palm"] = summary.utilization->share();
+    json["flops_per_token"] = summary.utilization->flops_per_token();
   }
   json["output_dir"] = summary.output_dir.string();
   json["checkpoint"] = summary.checkpoint.string();

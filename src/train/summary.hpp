@@ -2,6 +2,7 @@
 #pragma once
 
 #include "train/memory_report.hpp"
+#include "train/utilization.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -12,7 +13,7 @@ namespace colossal {
 
 /// Everything the end of a run reports.
 struct RunSummary {
-  std::string reason;  ///< "finished"
+  std::string reason;  ///< "finished", "stopped by SIGTERM"
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
   std::optional<double> loss;           ///< of the last step; unset if none ran
@@ -23,9 +24,12 @@ struct RunSummary {
   double hook_share = 0;                ///< of the loop's time
   std::int64_t persistent_bytes = 0;    ///< of tensors when the first step began
   std::optional<MemorySummary> memory;  ///< unset if nothing ran
+  StepRate rate;                        ///< of the steps of this process
   std::filesystem::path output_dir;
   std::filesystem::path checkpoint;  ///< newest; empty without one
   bool generates = false;            ///< the model continues text: `generate` works on it
+  /// Of GPUs whose peak is known.
+  std::optional<Utilization> utilization = {};
 };
 
 /// Console lines of the end of a run, without a final newline.

@@ -45,21 +45,28 @@ StepTotals sum_over_data(const StepBatch& batch, const Comm& data) {
   return {values[0], values[1], std::bit_cast<std::uint64_t>(values[2])};
 }
 
-/// A step's loss, and whether any rank has seen a gradient that is not finite.
+/// A step's loss, whether any rank has seen a gradient that is not finite, and what any is asked
+/// to do next.
 struct StepLoss {
   double sum = 0;
   bool overflow = false;
+  Wishes wishes = {};
 };
 
-/// Sums over the data axes, one all-reduce for both.
+/// Sums over the data axes, one all-reduce for all: what decides about the step also decides on
+/// every rank alike whether it was the last.
 StepLoss sum_over_data(const StepLoss& mine, const Comm& data) {
   const trace::Scope scope(trace::Phase::reduce);
-  at::Tensor sums = at::empty({2}, at::kDouble);
+  at::Tensor sums = at::empty({5}, at::kDouble);
   auto* values = sums.mutable_data_ptr<double>();
   values[0] = mine.sum;
   values[1] = mine.overflow ? 1 : 0;
+  values[2] = mine.wishes.stop == StopReason::signal ? 1 : 0;
+  values[3] = mine.wishes.stop == StopReason::max_time ? 1 : 0;
+  values[4] = mine.wishes.save ? 1 : 0;
   data.all_reduce(sums).wait();
-  return {values[0], values[1] > 0};
+  const StopReason late = values[3] > 0 ? StopReason::max_time : StopReason::none;
+  return {values[0], values[1] > 0, {values[2] > 0 ? StopReason::signal : late, values[4] > 0}};
 }
 
 /// The loader's next batch; the scope is the time that the step waits for data.
@@ -136,14 +143,28 @@ RunState Trainer::run() {
   const double side_before = side_seconds_;
   const auto measure = [&] { loop_seconds_ = loop.seconds() - (side_seconds_ - side_before); };
   run_hooks([&](Hook& hook) { hook.on_start(*this); });
-  while (state_.step < parts_.total_steps) {
+  stopped_ = StopReason::none;
+  while (state_.step < parts_.total_steps && stopped_ == StopReason::none) {
     const StepReport report = step();
     run_hooks([&](Hook& hook) { hook.on_step(*this, report); });
     measure();
+    ++num_steps_;
+    stopped_ = report.stop;
   }
-  run_hooks([&](Hook& hook) { hook.on_end(*this); });
+  const bool whole = stopped_ == StopReason::none;
+  run_hooks([&](Hook& hook) { whole ? hook.on_end(*this) : hook.on_stop(*this); });
   measure();
   return state_;
+}
+
+void Trainer::add_save(double seconds) noexcept {
+  ++num_saves_;
+  save_seconds_ += seconds;
+  side_seconds_ += seconds;
+}
+
+double Trainer::mean_save_seconds() const noexcept {
+  return num_saves_ == 0 ? 0 : save_seconds_ / static_cast<double>(num_saves_);
 }
 
 void Trainer::run_hooks(const std::function<void(Hook&)>& call) {
@@ -210,21 +231,33 @@ StepReport Trainer::step() {
   report.epoch = parts_.loader->epoch();
   judge(report,
         poison == fault::Poison::loss ? at::full_like(loss_sum, std::nan("")) : loss_sum,
-        data);
+        watch);
   const trace::Scope optimizer(trace::Phase::optimizer);
   update(report);
   report.step_seconds = watch.seconds();
   return report;
 }
 
-void Trainer::judge(StepReport& report, const at::Tensor& loss_sum, const Comm& data) {
+Wishes Trainer::wishes(double seconds) const {
+  return parts_.wishes
+             ? parts_.wishes((loop_seconds_ + seconds) / static_cast<double>(num_steps_ + 1))
+             : Wishes{};
+}
+
+void Trainer::judge(StepReport& report, const at::Tensor& loss_sum, const Stopwatch& watch) {
   // The norm is asked for before anybody waits for the loss: a GPU has work until then.
   const double scaled_norm =
       global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context);
-  const StepLoss all = sum_over_data({loss_sum.item<double>(), !std::isfinite(scaled_norm)}, data);
+  const double my_loss = loss_sum.item<double>();
+  const StepLoss all =
+      sum_over_data({my_loss, !std::isfinite(scaled_norm), wishes(watch.seconds())},
+                    parts_.context.comm(data_axes()));
   report.loss = unsigned_nan(all.sum / static_cast<double>(report.tokens));
   report.grad_norm = unsigned_nan(scaled_norm / report.loss_scale);
   report.skipped = all.overflow || !std::isfinite(report.loss);
+  const bool last = !report.skipped && report.step == parts_.total_steps;
+  report.stop = last ? StopReason::none : all.wishes.stop;
+  report.save = all.wishes.save;
 }
 
 void Trainer::update(StepReport& report) {
@@ -291,7 +324,7 @@ EvalReport Trainer::evaluate() {
   const trace::Scope scope(trace::Phase::eval);
   const EvalReport report = colossal::evaluate(
       *parts_.stage, *parts_.eval_data, parts_.config, parts_.context, state_.step);
-  add_side_seconds(report.seconds);
+  side_seconds_ += report.seconds;
   for (const std::unique_ptr<Hook>& hook : hooks_) {
     hook->on_eval(*this, report);
   }

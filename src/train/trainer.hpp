@@ -11,6 +11,7 @@
 #include "train/data.hpp"
 #include "train/evaluate.hpp"
 #include "train/model.hpp"
+#include "train/stopwatch.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,15 @@
 #include <vector>
 
 namespace colossal {
+
+/// Why a run ended before its last step.
+enum class StopReason : std::uint8_t { none, signal, max_time };
+
+/// What one rank is asked to do after a step. Any rank's wish is that of all.
+struct Wishes {
+  StopReason stop = StopReason::none;
+  bool save = false;
+};
 
 /// Facts of one optimizer step, equal on all ranks unless said otherwise.
 struct StepReport {
@@ -33,8 +43,10 @@ struct StepReport {
   std::int64_t samples = 0;     ///< of the global batch
   std::uint64_t data_hash = 0;  ///< of the global batch
   double epoch = 0;
-  double step_seconds = 0;  ///< this rank
-  double data_seconds = 0;  ///< this rank: waiting for the loader
+  double step_seconds = 0;             ///< this rank
+  double data_seconds = 0;             ///< this rank: waiting for the loader
+  StopReason stop = StopReason::none;  ///< why the run ends after this step, before its last one
+  bool save = false;                   ///< a checkpoint is wanted after this step
 };
 
 class Trainer;
@@ -47,6 +59,8 @@ class Hook {
   virtual void on_step(Trainer&, const StepReport&) {}
   virtual void on_eval(Trainer&, const EvalReport&) {}
   virtual void on_end(Trainer&) {}
+  /// Instead of on_end() if the run ends before its last step, on request.
+  virtual void on_stop(Trainer&) {}
 };
 
 /// Everything a run owns beside its model. Built by build().
@@ -64,6 +78,8 @@ struct TrainerParts : LiveModel {
   std::int64_t total_steps = 0;
   std::function<void(std::string_view phase)>
       phase;  ///< told what the loop is doing (World::set_phase); may be empty
+  /// Asked once a step; told the mean seconds of a step of this process so far. May be empty.
+  std::function<Wishes(double mean_step_seconds)> wishes;
 };
 
 /// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient" before the update
@@ -76,8 +92,11 @@ class Trainer {
   Trainer(TrainerParts parts, RunState state);
   void add_hook(std::unique_ptr<Hook> hook);
 
-  /// Runs until total_steps. Returns the final state.
+  /// Runs until total_steps, or until a rank wishes to stop: then to the end of that step. Returns
+  /// the final state.
   RunState run();
+  /// Why the last run() ended early.
+  [[nodiscard]] StopReason stopped() const noexcept { return stopped_; }
   /// One pass over the evaluation set, as evaluate(); every rank calls on_eval of all hooks.
   EvalReport evaluate();
 
@@ -85,8 +104,10 @@ class Trainer {
   [[nodiscard]] std::vector<TensorRecord> records();
   [[nodiscard]] const RunState& state() const noexcept { return state_; }
   [[nodiscard]] const TrainerParts& parts() const noexcept { return parts_; }
-  /// Hooks report time they spend on work the user asked for (saving); evaluate() reports its own.
-  void add_side_seconds(double seconds) noexcept { side_seconds_ += seconds; }
+  /// Hooks report the time of each save, which is work that the user asked for.
+  void add_save(double seconds) noexcept;
+  /// Mean seconds of the saves so far; 0 before the first.
+  [[nodiscard]] double mean_save_seconds() const noexcept;
   /// Seconds of evaluation and saving so far.
   [[nodiscard]] double side_seconds() const noexcept { return side_seconds_; }
   /// Seconds hooks took so far beyond evaluation and saving: the price of watching the run.
@@ -102,14 +123,21 @@ class Trainer {
   /// Errors: numerics as the class says; counts the skip otherwise.
   void skip_or_stop(const StepReport& report);
   void tell(std::string_view phase) const;
-  /// Loss, gradient norm and whether to skip, equal on all ranks.
-  void judge(StepReport& report, const at::Tensor& loss_sum, const Comm& data);
+  /// Loss, gradient norm and whether to skip, equal on all ranks. `watch` has run since the step
+  /// began.
+  void judge(StepReport& report, const at::Tensor& loss_sum, const Stopwatch& watch);
+  /// This rank's wishes, `seconds` after the step has begun.
+  [[nodiscard]] Wishes wishes(double seconds) const;
 
   TrainerParts parts_;
   RunState state_;
   LossScaler scaler_;
   std::vector<std::unique_ptr<Hook>> hooks_;
   std::int64_t skipped_in_a_row_ = 0;
+  StopReason stopped_ = StopReason::none;
+  std::int64_t num_steps_ = 0;  ///< of this process, skipped ones included
+  std::int64_t num_saves_ = 0;
+  double save_seconds_ = 0;
   double side_seconds_ = 0;
   double hook_seconds_ = 0;
   double loop_seconds_ = 0;

@@ -1,6 +1,5 @@
 // Does a timer see how long a GPU works, whatever the host does meanwhile?
 #include "mesh/device_timer.hpp"
-
 #include "support/catch.hpp"
 #include "support/gpu.hpp"
 

@@ -37,6 +37,7 @@ class TextRun {
       CHECK(count(outcome.err, "train.txt") >= 1);
       CHECK(count(outcome.err, part) == 1);
       CHECK(count(outcome.err, "launch:") == 0);
+      CHECK_FALSE(fs::exists(folder_.path() / "run"));
     }
   }
 

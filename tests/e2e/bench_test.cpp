@@ -2,7 +2,9 @@
 // sides?
 #include "e2e/program.hpp"
 
+#include <cstdlib>
 #include <set>
+#include <sys/wait.h>
 
 using namespace colossal::test;
 namespace fs = std::filesystem;
@@ -29,22 +31,33 @@ std::set<std::string> parts_of(const Json& report) {
   return parts;
 }
 
-/// Runs a script of scripts/bench on the built program; its exit code must be 0.
-Json run_script(const std::string& script, const std::string& arguments) {
+/// Runs a script of scripts/bench on the built program; what it prints goes to `log`. Returns its
+/// exit code.
+int run_script(const std::string& script, const std::string& arguments, std::string& log) {
+  const TempDir folder;
+  const std::string file = (folder.path() / "log").string();
+  const std::string command =
+      fmt::format("'{}' '{}/scripts/bench/{}' --program '{}' --device cpu {} > '{}' 2>&1",
+                  COLOSSAL_PYTHON,
+                  COLOSSAL_SOURCE_DIR,
+                  script,
+                  COLOSSAL_BINARY,
+                  arguments,
+                  file);
+  const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe)
+  log = read_file(file);
+  return WEXITSTATUS(status);
+}
+
+/// The numbers of a script that succeeds.
+Json result_of(const std::string& script, const std::string& arguments) {
   const TempDir folder;
   const fs::path result = folder.path() / "result.json";
-  const std::string command = fmt::format(
-      "'{}' '{}/scripts/bench/{}' --program '{}' --device cpu {} --json '{}' > '{}' 2>&1",
-      COLOSSAL_PYTHON,
-      COLOSSAL_SOURCE_DIR,
-      script,
-      COLOSSAL_BINARY,
-      arguments,
-      result.string(),
-      (folder.path() / "log").string());
-  const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe)
-  INFO(command << "\n" << read_file(folder.path() / "log"));
-  REQUIRE(status == 0);
+  std::string log;
+  const int code =
+      run_script(script, fmt::format("{} --json '{}'", arguments, result.string()), log);
+  INFO(log);
+  REQUIRE(code == 0);
   return Json::parse(read_file(result));
 }
 
@@ -120,7 +133,7 @@ TEST_CASE("bench refuses what it cannot measure", "[bench]") {
 }
 
 TEST_CASE("the comparison of steps on GPUs runs both sides, here on a cpu", "[bench][peers]") {
-  const Json result = run_script(
+  const Json result = result_of(
       "gpu_vs_torch.py", "--case tiny:2 --peers eager --rounds 2 --warmup 2 --steps 4 --window 2");
   const Json& rows = result.at("results").at(0).at("rows");
   REQUIRE(rows.size() == 2);
@@ -136,7 +149,7 @@ TEST_CASE("the comparison of steps on GPUs runs both sides, here on a cpu", "[be
 }
 
 TEST_CASE("losses are those of PyTorch from equal weights and data", "[bench][peers]") {
-  const Json result = run_script("gpu_loss_curve.py", "--size tiny --steps 40 --batch 4");
+  const Json result = result_of("gpu_loss_curve.py", "--size tiny --steps 40 --batch 4");
   REQUIRE(result.at("results").size() == 2);
   for (const Json& curve : result["results"]) {
     INFO(curve.at("precision"));
@@ -144,4 +157,70 @@ TEST_CASE("losses are those of PyTorch from equal weights and data", "[bench][pe
     CHECK(curve.at("passed") == true);
   }
   CHECK(result["results"][0].at("largest").get<double>() < 1e-5);  // fp32 on a cpu
+}
+
+TEST_CASE("weights that another machine has exported give the same curve", "[bench][peers]") {
+  const TempDir folder;
+  const std::string file = (folder.path() / "weights.safetensors").string();
+  std::string log;
+  CHECK(run_script("gpu_loss_curve.py", "--size tiny --export '" + file + "'", log) == 0);
+  INFO(log);
+  CHECK(count(log, "28 tensors, 120,576 parameters") == 1);
+  const std::string curve = "--size tiny --steps 12 --batch 2 --precision fp32";
+  CHECK(run_script("gpu_loss_curve.py", curve, log) == 1);  // too short to learn anything
+  CHECK(count(log, "FAILED") == 1);
+  CHECK(count(log, "weights: h5py, from our checkpoint") == 1);
+  const std::size_t table = log.find("step, loss");
+  const std::string own = log.substr(table, log.find("\nfp32: largest") - table);
+  CHECK(run_script("gpu_loss_curve.py", curve + " --weights '" + file + "'", log) == 1);
+  CHECK(count(log, own) == 1);
+  // of another seed: not the weights that our run starts from
+  CHECK(run_script("gpu_loss_curve.py", curve + " --seed 5 --weights '" + file + "'", log) == 1);
+  CHECK(count(log, own) == 0);
+}
+
+TEST_CASE("a side that fails is named, and what cannot be compared is refused", "[bench][peers]") {
+  std::string log;
+  const std::string shape = "--case tiny:2 --rounds 1 --warmup 1 --steps 1 --window 1";
+  CHECK(run_script("gpu_vs_torch.py", shape + " --peers eager --set model.num_heads=5", log) == 1);
+  INFO(log);
+  CHECK(count(log, "note: tiny:2: ours: ours ended with exit code 3") == 1);
+  CHECK(count(log, "heads-divisible") >= 1);
+  CHECK(run_script("gpu_vs_torch.py", "--case 9b:1", log) == 2);
+  CHECK(count(log, "'9b:1' is not SIZE:BATCH") == 1);
+  CHECK(run_script("gpu_vs_torch.py", shape + " --peers other", log) == 2);
+  CHECK(run_script("gpu_vs_torch.py", shape + " --nproc 2 --peers eager", log) == 2);
+  CHECK(run_script("gpu_vs_torch.py", "--case tiny:2 --steps 5 --window 2", log) == 2);
+  CHECK(count(log, "--window 2 must divide --steps 5") == 1);
+}
+
+TEST_CASE("a peer that is another model is no peer", "[bench][peers]") {
+  std::string log;
+  CHECK(run_script("gpu_vs_torch.py",
+                   "--case tiny:2 --rounds 1 --warmup 1 --steps 1 --window 1 --peers eager --set "
+                   "model.num_layers=3",
+                   log) == 1);
+  INFO(log);
+  CHECK(count(log, "not the same model") == 1);
+}
+
+TEST_CASE("without a configuration bench measures a small gpt", "[bench]") {
+  const Json report = Json::parse(
+      run_expecting(0, {"bench", "attention", "step", "--steps", "1", "--format", "json"}).out);
+  CHECK(report.at("precision") == "fp32");
+  CHECK(report["rows"][0]["size"] == "4 x 8 heads of 256 x 32");
+  CHECK(report["rows"][2]["name"] == "gpt of 4.3M parameters");
+  CHECK(report["rows"][2]["amount"] == 4 * 256);
+}
+
+TEST_CASE("steps are measured under every memory policy", "[bench]") {
+  for (const char* policy : {"parallel.zero.stage=3",
+                             "parallel.gemini={placement: cpu}",
+                             "train.activation_checkpoint=full"}) {
+    INFO(policy);
+    const Json report = report_of({"step", "--nproc", "2", "--set", policy});
+    REQUIRE(report.at("rows").size() == 1);
+    CHECK(report["rows"][0]["samples"] == 2);
+    CHECK(report["rows"][0]["amount"] == 8 * 16);
+  }
 }

@@ -181,14 +181,14 @@ TEST_CASE("a plan shows every rank's place, what it has and what is free", "[cli
                                       "--world-size",
                                       "2",
                                       "--set",
-                                      "run.device_memory=1GB",
+                                      "run.device_memory=1GiB",
                                       "--set",
                                       "run.output_dir=/none/of/these"});
   INFO(plan.out);
   CHECK(count(plan.out, "\nrank      node  gpu  dp  pp  sp  tp") == 1);
   CHECK(count(plan.out, "\n0            0    -   0   0   0   0 ") == 1);
   CHECK(count(plan.out, "\n1            0    -   1   0   0   0 ") == 1);
-  CHECK(count(plan.out, " / 1.0 GB\n") == 2);
+  CHECK(count(plan.out, " / 1.0 GiB\n") == 2);
   CHECK(count(plan.out, "; free on /: ") == 1);
   const Outcome unknown = run_expecting(0, {"plan", config});
   CHECK(count(unknown.out, " / -\n") == 1);

@@ -1,6 +1,7 @@
 // Do the commands that read configurations work as a whole: explain, diff, init, show, overlays,
 // JSON diagnostics, completion? And is the program quick for them?
 #include "e2e/program.hpp"
+#include "e2e/shell.hpp"
 #include "support/free_port.hpp"
 
 #include <algorithm>
@@ -25,19 +26,6 @@ std::vector<std::string> lines_of(const std::string& text) {
     lines.push_back(line);
   }
   return lines;
-}
-
-/// Runs a shell and returns what it printed; fails the test unless it succeeds.
-std::string shell(const std::string& program, const std::string& script) {
-  const TempDir folder;
-  write_file(folder.path() / "script", script);
-  const fs::path out = folder.path() / "out";
-  const std::string command =
-      program + " " + (folder.path() / "script").string() + " > " + out.string() + " 2>&1";
-  const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe): one thread
-  INFO(read_file(out));
-  REQUIRE(status == 0);
-  return read_file(out);
 }
 
 bool installed(const std::string& program) {
@@ -93,117 +81,6 @@ TEST_CASE("config diff compares files and run directories by key", "[config]") {
   CHECK(count(files.out, "-optimizer.lr: ") == 1);
   CHECK(count(files.out, "run.output_dir") == 0);
   CHECK(run_expecting(0, {"config", "diff", tiny, tiny}).out.empty());
-}
-
-TEST_CASE("config explain takes CONFIG and KEY in either order", "[config]") {
-  const std::string tiny = data_file("tiny.yaml");
-  const std::string expected = run_expecting(0, {"config", "explain", tiny, "optimizer.lr"}).out;
-  CHECK(run_expecting(0, {"config", "explain", "optimizer.lr", tiny}).out == expected);
-  const Outcome missing = run_expecting(3, {"config", "explain", "optimizer.lr", "no-file.yaml"});
-  CHECK(count(missing.err, "no-file.yaml does not exist [file-not-found]") == 1);
-  const Outcome wrong = run_expecting(2, {"config", "explain", tiny, "optimizer.l"});
-  CHECK(count(wrong.err, "[unknown-key]") == 1);
-}
-
-TEST_CASE("a file that is not there is looked for under the nearest name", "[config]") {
-  const TempDir folder;
-  const std::string config = (folder.path() / "my-run.yaml").string();
-  write_file(config, read_file(data_file("tiny.yaml")));
-  const std::string near = (folder.path() / "my-rnu.yaml").string();
-  const std::string stem = (folder.path() / "my-run").string();
-  for (const std::string& name : {near, stem}) {
-    for (const Arguments& words : {Arguments{"validate", name},
-                                   Arguments{"train", name},
-                                   Arguments{"train", name, "--nproc", "2"},
-                                   Arguments{"plan", name},
-                                   Arguments{"config", "show", name},
-                                   Arguments{"config", "diff", config, name}}) {
-      const Outcome outcome = run_expecting(3, words);
-      CHECK(count(outcome.out + outcome.err, "did you mean " + config + "?\n") == 1);
-    }
-  }
-  const Outcome whole = run_expecting(3, {"validate", folder.path().string()});
-  CHECK(count(whole.out, "is a folder [file-not-readable]") == 1);
-  CHECK(count(whole.out, "did you mean " + (folder.path() / "*.yaml").string() + "?") == 1);
-  const Outcome no_run = run_expecting(3, {"config", "diff", config, folder.path().string()});
-  CHECK(count(no_run.err, "a folder without config.resolved.yaml [file-not-found]") == 1);
-}
-
-TEST_CASE("config init writes every example whole, and it works where it lands", "[config]") {
-  const TempDir folder;
-  const Outcome help = run_expecting(0, {"config", "init", "--help"});
-  int runs = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(kConfigs)) {
-    if (entry.path().extension() != ".yaml" || entry.path().parent_path() == kConfigs / "sweeps") {
-      continue;
-    }
-    const std::string name = entry.path().lexically_relative(kConfigs).replace_extension().string();
-    INFO(name);
-    CHECK(count(help.out, "  " + name + "\n") == 1);
-    const std::string target = (folder.path() / entry.path().filename()).string();
-    const Outcome written = run_expecting(0, {"config", "init", name, "-o", target});
-    CHECK(written.out.empty());
-    CHECK(count(written.err, "\n") == 1);
-    CHECK(count(written.err, "wrote " + target) == 1);
-    const std::string text = read_file(target);
-    CHECK(count(text, "../") == 0);
-    if (entry.path().parent_path() != kConfigs) {
-      continue;  // a fragment
-    }
-    CHECK(count(written.err, "; next: ") == 1);
-    CHECK(count(written.err, target) == 2);
-    CHECK(count(text, "\nextends:") == 0);
-    CHECK(count(text, "configs/" + name) == 0);  // the comments name the new file
-    run_expecting(0, {"validate", target});
-    CHECK(run_expecting(0, {"config", "diff", entry.path().string(), target}).out.empty());
-    ++runs;
-  }
-  CHECK(runs > 10);
-}
-
-TEST_CASE("config init refuses what is there, what cannot be written and unknown names",
-          "[config]") {
-  const TempDir folder;
-  const std::string target = (folder.path() / "tiny.yaml").string();
-  run_expecting(0, {"config", "init", "tiny-cpu", "-o", target});
-  const std::string text = read_file(target);
-  run_expecting(0,
-                {"train", target, "--dry-run", "--output-dir", (folder.path() / "run").string()});
-  const Outcome again = run_expecting(2, {"config", "init", "mlp-cpu", "--output", target});
-  CHECK(count(again.err, "[file-exists]") == 1);
-  CHECK(read_file(target) == text);
-  const std::string nowhere = (folder.path() / "none" / "tiny.yaml").string();
-  const Outcome lost = run_expecting(3, {"config", "init", "tiny-cpu", "-o", nowhere});
-  CHECK(count(lost.err, "[output-not-writable]") == 1);
-  const Outcome unknown = run_expecting(2, {"config", "init", "tiny"});
-  CHECK(count(unknown.err, "[unknown-example]") == 1);
-  CHECK(count(unknown.err, "tiny-cpu") == 1);
-}
-
-TEST_CASE("config init names files as they lie to each other, or drops what is not there",
-          "[config]") {
-  const fs::path build = fs::path(COLOSSAL_BINARY).parent_path();
-  const fs::path root = kConfigs.parent_path();
-  if (build.parent_path().parent_path() == root) {  // else the build is not within the sources
-    const fs::path within = build / "init-test.yaml";
-    fs::remove(within);
-    run_expecting(0, {"config", "init", "gpt-kjv-cpu", "-o", within.string()});
-    const std::string text = read_file(within);
-    fs::remove(within);
-    CHECK(text.starts_with(
-        "# yaml-language-server: $schema=../../schemas/colossal-train.schema.json\n"));
-    CHECK(count(text, "train: [../../datasets/kjv/train.txt] ") == 1);
-  }
-  const TempDir folder;
-  fs::copy_file(COLOSSAL_BINARY, folder.path() / "colossal-train");
-  const std::string said =
-      shell("sh",
-            "cd " + folder.path().string() +
-                " && ./colossal-train config init gpt-kjv-cpu -o my.yaml && cat my.yaml && "
-                "./colossal-train config init gpt-kjv-cpu\n");
-  CHECK(count(said, "wrote my.yaml; next: colossal-train train my.yaml\n") == 1);
-  CHECK(count(said, "yaml-language-server") == 0);
-  CHECK(count(said, "train: [datasets/kjv/train.txt] ") == 2);  // in the file and on stdout
 }
 
 TEST_CASE("config show --origins is a configuration with comments", "[config]") {

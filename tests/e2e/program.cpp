@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
@@ -40,7 +41,8 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
     const std::string name = text.substr(0, text.find('='));
     const bool launcher = name == "RANK" || name == "WORLD_SIZE" || name == "LOCAL_RANK" ||
                           name == "LOCAL_WORLD_SIZE" || name == "MASTER_ADDR" ||
-                          name == "MASTER_PORT";
+                          name == "MASTER_PORT" || name.starts_with("OMPI_") ||
+                          name.starts_with("PMI") || name.starts_with("SLURM_");
     if (!launcher && !added.contains(name)) {
       merged.push_back(text);
     }
@@ -50,6 +52,43 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
   }
   return merged;
 }
+
+/// Signals as a terminal gives them to a program, whatever this test was started with (nohup), but
+/// for those that it shall ignore.
+class SignalState {
+ public:
+  explicit SignalState(const std::vector<int>& ignored) : ignored_(ignored) {
+    sigset_t defaults;
+    sigset_t nothing;
+    sigemptyset(&defaults);
+    sigemptyset(&nothing);
+    for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) {
+      sigaddset(&defaults, signal);
+    }
+    for (const int signal : ignored_) {
+      sigdelset(&defaults, signal);
+      std::signal(signal, SIG_IGN);
+    }
+    posix_spawnattr_init(&attributes_);
+    posix_spawnattr_setsigdefault(&attributes_, &defaults);
+    posix_spawnattr_setsigmask(&attributes_, &nothing);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  }
+  ~SignalState() {
+    posix_spawnattr_destroy(&attributes_);
+    for (const int signal : ignored_) {
+      std::signal(signal, SIG_DFL);
+    }
+  }
+  SignalState(const SignalState&) = delete;
+  SignalState& operator=(const SignalState&) = delete;
+
+  [[nodiscard]] const posix_spawnattr_t* attributes() const { return &attributes_; }
+
+ private:
+  std::vector<int> ignored_;
+  posix_spawnattr_t attributes_{};
+};
 
 pid_t spawn(const Arguments& arguments, const Setting& setting, const fs::path& folder) {
   std::vector<std::string> words = {COLOSSAL_BINARY};
@@ -65,11 +104,12 @@ pid_t spawn(const Arguments& arguments, const Setting& setting, const fs::path& 
   for (const int stream : setting.closed) {
     posix_spawn_file_actions_addclose(&actions, stream);
   }
+  const SignalState signals(setting.ignored);
   pid_t pid = -1;
   const int error = posix_spawn(&pid,
                                 COLOSSAL_BINARY,
                                 &actions,
-                                nullptr,
+                                signals.attributes(),
                                 pointers(words).data(),
                                 pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
@@ -127,6 +167,20 @@ void Program::await_stderr(const std::string& text) {
     std::this_thread::sleep_for(kPoll);
   }
   start_ = std::chrono::steady_clock::now();
+}
+
+void Program::await_held_signals() {
+  const fs::path file = fs::path("/proc") / std::to_string(pid_) / "status";
+  const auto held = [&] {
+    const std::string status = read_file(file);
+    const std::size_t at = status.find("SigBlk:");
+    return at != std::string::npos &&
+           (std::stoull(status.substr(at + 7), nullptr, 16) >> (SIGTERM - 1) & 1U) != 0;
+  };
+  while (!held()) {
+    REQUIRE_FALSE(has_ended());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 Outcome Program::wait() {
@@ -247,6 +301,18 @@ Json last_line(const Outcome& outcome) {
   const std::size_t before = outcome.out.rfind('\n', end == 0 ? 0 : end - 1);
   const std::size_t begin = before == std::string::npos ? 0 : before + 1;
   return Json::parse(outcome.out.substr(begin, end - begin));
+}
+
+void require_same_tensors(const fs::path& a, const fs::path& b) {
+  const Outcome outcome =
+      run_expecting(0, {"inspect", a.string(), "--diff", b.string(), "--format", "json"});
+  const Json diff = Json::parse(outcome.out).at("diff");
+  INFO(diff.dump());
+  CHECK(diff.at("equal").get<int>() > 0);
+  CHECK(diff.at("only_here").empty());
+  CHECK(diff.at("only_there").empty());
+  CHECK(diff.at("shapes").empty());
+  CHECK(diff.at("max_difference").empty());  // lists what differs
 }
 
 void require_same_losses(const fs::path& a, const fs::path& b, double tolerance) {

@@ -29,7 +29,8 @@ struct Outcome {
 struct Setting {
   std::map<std::string, std::string> environment = {};  ///< added to the test's own
   std::string input = "/dev/null";                      ///< file that stdin reads
-  std::vector<int> closed = {};  ///< streams (0 to 2) that are closed instead
+  std::vector<int> closed = {};   ///< streams (0 to 2) that are closed instead
+  std::vector<int> ignored = {};  ///< signals that it is started to ignore
   std::string output = "";  ///< file that stdout is written to; "": one that Outcome::out holds
   std::chrono::seconds timeout{180};  ///< without any awaited text or the end
 };
@@ -48,6 +49,8 @@ class Program {
   /// Waits until stderr so far holds `text`; fails the test if it ends or times out before. Starts
   /// the clock of the timeout anew.
   void await_stderr(const std::string& text);
+  /// Waits until the program holds back the signals of a run, which it does before it loads.
+  void await_held_signals();
   /// Waits for the end; fails the test (and kills the program) after the timeout.
   Outcome wait();
   /// Processes started by this one that still live, by their command lines.
@@ -97,6 +100,9 @@ std::map<int, Json> records(const std::filesystem::path& folder, const std::stri
 
 /// The last line of stdout as JSON.
 Json last_line(const Outcome& outcome);
+
+/// Fails the test unless two checkpoints hold the same tensors with the same bits.
+void require_same_tensors(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Fails the test unless both runs have the same steps, and at each the same data and the same loss
 /// within `tolerance`, relative (0: bit-equal).

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <set>
 #include <sstream>
@@ -199,6 +201,92 @@ TEST_CASE("a sweep with wrong trials prints none of them", "[sweep]") {
   CHECK(json.err.empty());
   CHECK(count(json.out, "\n") == 2);
   CHECK(Json::parse(json.out.substr(0, json.out.find('\n'))).at("line") == 2);
+}
+
+TEST_CASE("a trial that was killed is lost, and its command continues it to the same end",
+          "[sweep]") {
+  const std::string sweep =
+      "base: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.05}]\n"
+      "run: {output_dir: \"out of rates\"}\n";
+  const std::string base = kBase.substr(0, kBase.find("train:")) +
+                           "train: {steps: 3000, global_batch_size: 32}\n"
+                           "optimizer: {type: sgd, lr: 0.1}\n"
+                           "checkpoint: {every_steps: 20}\n"
+                           "logging: {every_steps: 1, tensorboard: false}\n";
+  const SweepFolder folder(sweep, base);
+  const fs::path run = folder.trials("status")[0].at("folder").get<std::string>();
+  const Arguments train = {"train",
+                           (folder.dir.path() / "base.yaml").string(),
+                           "--set",
+                           "optimizer.lr=0.05",
+                           "--output-dir"};
+  Arguments killed = train;
+  killed.push_back(run.string());
+  Program program(killed);
+  program.await_stderr("-> checkpoints/step-00000040");
+  const Json running = folder.trials("status")[0];
+  CHECK(running.at("state") == "running");
+  CHECK(running.at("total") == 3000);
+  CHECK(running.at("exit").is_null());
+  program.send(SIGKILL);
+  program.wait();
+  CHECK(folder.trials("status")[0].at("state") == "lost");
+  const int before = folder.trials("collect")[0].at("step");
+  CHECK(before >= 40);
+  CHECK(before < 3000);
+
+  REQUIRE(folder.shell("sh COMMANDS") == 0);
+  const Json after = folder.trials("collect")[0];
+  CHECK(after.at("state") == "finished");
+  CHECK(after.at("attempt") == 2);
+  Arguments whole = train;
+  whole.push_back((folder.dir.path() / "whole").string());
+  run_expecting(0, whole);
+  require_same_losses(run, folder.dir.path() / "whole", 0);
+  CHECK(after.at("loss") == records(folder.dir.path() / "whole").rbegin()->second.at("loss"));
+}
+
+TEST_CASE("numbers mean the same to validate, to config and to a sweep", "[sweep]") {
+  for (const char* text : {"1e3", "1k", "1_000", "1000.0"}) {
+    const SweepFolder folder(
+        fmt::format("base: base.yaml\nparameters: {{train.steps: [{}]}}\n", text));
+    CHECK(folder.trials("expand")[0].at("overrides").at("train.steps") == 1000);
+    const std::string base = (folder.dir.path() / "base.yaml").string();
+    const std::string set = fmt::format("train.steps={}", text);
+    run_expecting(0, {"validate", base, "--set", set});
+    CHECK(count(run_expecting(0, {"config", "show", base, "--set", set}).out, "  steps: 1000\n") ==
+          1);
+    // and the command line of the trial gives it back
+    const std::string commands = folder.sweep(0, "expand", {"--format", "commands"}).out;
+    CHECK(count(commands, fmt::format(" --set {} ", set)) == 1);
+  }
+}
+
+TEST_CASE("hundreds of trials are checked in a moment", "[sweep]") {
+  const SweepFolder folder(
+      "base: base.yaml\n"
+      "method: random\n"
+      "samples: 300\n"
+      "parameters: {optimizer.lr: {log_uniform: [0.001, 0.3]}}\n");
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(count(folder.sweep(0, "expand").out, "\tpending\t") == 300);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  CHECK(taken.count() < 10);  // under a second where nothing else runs
+}
+
+TEST_CASE("shells complete the commands of a sweep", "[sweep]") {
+  const std::string words = run_expecting(0, {"completion", "bash"}).out;
+  for (const char* word : {"sweep",
+                           "expand",
+                           "collect",
+                           "--accept",
+                           "commands",
+                           "--sweep-parallel",
+                           "--strict",
+                           "--gpu-memory"}) {
+    INFO(word);
+    CHECK(count(words, word) >= 1);
+  }
 }
 
 TEST_CASE("sweep says how it is used", "[sweep]") {

@@ -214,5 +214,5 @@ TEST_CASE("an evaluation covers its set once, or says what it covers (Caffe 799)
   CHECK(count(whole.err, " samples)") == 0);
   const Outcome part = run_expecting(
       0, tokens.train("part", set({"eval.max_batches=1", "eval.micro_batch_size=3"})));
-  CHECK(count(part.err, "1 batches (3 of 4 samples)") == 1);
+  CHECK(count(part.err, "1 batch (3 of 4 samples)") == 1);
 }

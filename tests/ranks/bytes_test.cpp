@@ -28,14 +28,6 @@ Config heavy_gpt(Precision precision) {
   return config;
 }
 
-double parameters_of(const ChunkStore& store) {
-  double number = 0;
-  for (const ChunkSpec& chunk : store.plan().chunks) {
-    number += static_cast<double>(chunk.numel);
-  }
-  return number;
-}
-
 /// Bytes a parameter that a rank holds between two steps.
 double held(RankContext& ctx, Precision precision, std::int64_t stage) {
   Config config = split(heavy_gpt(precision), ctx.size(), 1);
@@ -44,7 +36,7 @@ double held(RankContext& ctx, Precision precision, std::int64_t stage) {
   const std::int64_t before = device_memory().use().current;
   const auto trainer = make_trainer(config, context, 2);
   const double built = static_cast<double>(device_memory().use().current - before);
-  return built / parameters_of(*trainer->parts().store);
+  return built / static_cast<double>(chunk_elements(*trainer->parts().store));
 }
 
 void check_stages(RankContext& ctx) {

@@ -58,11 +58,7 @@ void check_same(const Trained& reference, const Trained& run) {
 
 /// Weights, gradients and Adam's two states in fp64.
 std::int64_t state_bytes(const ChunkStore& store) {
-  std::int64_t numel = 0;
-  for (const ChunkSpec& chunk : store.plan().chunks) {
-    numel += chunk.numel;
-  }
-  return numel * 8 * 4;
+  return chunk_elements(store) * 8 * 4;
 }
 
 void check_deep(RankContext& ctx) {

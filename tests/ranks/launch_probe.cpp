@@ -1,5 +1,6 @@
 // A stand-in for colossal-train in the failure tests: one scenario per run, with short timeouts.
-// Usage: launch_probe NPROC SCENARIO; NPROC 0 takes the launcher's environment as it is.
+// Usage: launch_probe NPROC SCENARIO [FLAG=VALUE]...; NPROC 0 takes the launcher's environment as
+// it is. Flags: those of colossal::LaunchFlags, and --init, seconds to wait for all ranks.
 #include "comm/launch.hpp"
 #include "comm/world.hpp"
 #include "core/fault.hpp"
@@ -96,15 +97,34 @@ void run_scenario(World& world, std::string_view scenario) {
   }
 }
 
-int run_rank(std::string_view scenario) {
-  const colossal::LaunchOptions options = colossal::detect_launch();
+/// The value of "--name=VALUE" among the arguments, or nothing.
+std::string flag(const std::vector<std::string>& arguments, const std::string& name) {
+  for (const std::string& argument : arguments) {
+    if (argument.starts_with(name + "=")) {
+      return argument.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+int run_rank(const std::vector<std::string>& arguments) {
+  const std::string_view scenario = arguments[2];
+  const std::string port = flag(arguments, "--master-port");
+  const colossal::LaunchOptions options =
+      colossal::detect_launch({.mode = "auto",
+                               .master_addr = flag(arguments, "--master-addr"),
+                               .master_port = port.empty() ? 0 : std::stoi(port),
+                               .rendezvous = flag(arguments, "--rendezvous")});
   colossal::log::configure({colossal::log::Level::info, options.rank, {}});
   if (scenario == "absent" && options.rank == 1) {
     std::this_thread::sleep_for(std::chrono::seconds(30));
   }
   const std::string hash = scenario == "hash" ? fmt::format("hash-{}", options.rank) : "hash";
   colossal::WorldTimeouts timeouts;
-  timeouts.init = std::chrono::seconds(scenario == "absent" ? 2 : 20);
+  const std::string init = flag(arguments, "--init");
+  timeouts.init = std::chrono::seconds(scenario == "absent" ? 2
+                                       : init.empty()       ? 20
+                                                            : std::stoi(init));
   timeouts.collective = std::chrono::seconds(3);
   timeouts.heartbeat = std::chrono::milliseconds(400);
   timeouts.peer_lost = std::chrono::seconds(2);
@@ -122,9 +142,9 @@ int run_rank(std::string_view scenario) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv, argv + argc);
-  const int num_processes = argc == 3 ? std::atoi(argv[1]) : -1;
+  const int num_processes = argc >= 3 ? std::atoi(argv[1]) : -1;
   if (num_processes < 0) {
-    std::fputs("usage: launch_probe NPROC SCENARIO\n", stderr);
+    std::fputs("usage: launch_probe NPROC SCENARIO [FLAG=VALUE]...\n", stderr);
     return 2;
   }
   colossal::guard_child();
@@ -136,8 +156,10 @@ int main(int argc, char** argv) {
   }
   try {
     const bool is_launcher = num_processes > 0 && colossal::detect_launch().mode == "single";
-    return is_launcher ? colossal::launch_local({num_processes, arguments}).exit_code
-                       : run_rank(arguments[2]);
+    colossal::LaunchRequest request;
+    request.num_processes = num_processes;
+    request.arguments = arguments;
+    return is_launcher ? colossal::launch_local(request).exit_code : run_rank(arguments);
   } catch (const colossal::Error& error) {
     colossal::log::failure(error);
     return error.exit_code();

@@ -32,7 +32,13 @@ bool is_launcher_variable(std::string_view entry) {
       return true;
     }
   }
-  return name.starts_with("COLOSSAL_") || name.starts_with("TORCHELASTIC_");
+  for (const std::string_view start :
+       {"COLOSSAL_", "TORCHELASTIC_", "OMPI_", "PMI", "MPI_LOCAL", "SLURM_"}) {
+    if (name.starts_with(start)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {

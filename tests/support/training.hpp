@@ -6,6 +6,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -34,6 +35,15 @@ class RecordingHook : public Hook {
   std::vector<StepReport>& reports_;
   Callback after_step_;
 };
+
+/// Elements of one copy of all chunks, padding included.
+inline std::int64_t chunk_elements(const ChunkStore& store) {
+  std::int64_t count = 0;
+  for (const ChunkSpec& chunk : store.plan().chunks) {
+    count += chunk.numel;
+  }
+  return count;
+}
 
 using Tensors = std::map<std::string, at::Tensor>;
 

@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/system.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -41,7 +42,7 @@ void write_all(const fs::path& path, int fd, std::string_view text) {
 std::string free_space(const fs::path& file) {
   std::error_code error;
   const fs::space_info space = fs::space(file.parent_path(), error);
-  return error ? "" : fmt::format(" ({} KiB free)", space.available / 1024);
+  return error ? "" : fmt::format(" ({} free)", human_bytes(static_cast<double>(space.available)));
 }
 
 /// Two renames; a crash between them leaves no folder at `to`, so this is only for file systems

@@ -3,6 +3,7 @@
 
 #include "comm/detail/peers.hpp"
 #include "core/error.hpp"
+#include "core/signals.hpp"
 
 #include <fmt/format.h>
 
@@ -60,17 +61,15 @@ class SpawnOptions {
     posix_spawn_file_actions_adddup2(&actions_, err, STDERR_FILENO);
   }
 
-  /// Joins the process group of `leader` (0: becomes one); stop signals get their default action,
-  /// unblocked, even if this process ignores or blocks them.
-  void isolate(pid_t leader) {
+  /// Joins the process group of `leader` (0: becomes one); stop signals get their default action
+  /// even if this process ignores them, and only `blocked` ones are.
+  void isolate(pid_t leader, const sigset_t& blocked) {
     sigset_t stop_signals;
-    sigset_t nothing;
-    sigemptyset(&nothing);
     sigemptyset(&stop_signals);
     sigaddset(&stop_signals, SIGINT);
     sigaddset(&stop_signals, SIGTERM);
     posix_spawnattr_setsigdefault(&attributes_, &stop_signals);
-    posix_spawnattr_setsigmask(&attributes_, &nothing);
+    posix_spawnattr_setsigmask(&attributes_, &blocked);
     posix_spawnattr_setpgroup(&attributes_, leader);
     posix_spawnattr_setflags(
         &attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
@@ -129,7 +128,8 @@ Environment environment_of(int rank, int port, const LocalJobOptions& options) {
   environment.set("LOCAL_WORLD_SIZE", num_ranks);
   environment.set("MASTER_ADDR", "127.0.0.1");
   environment.set("MASTER_PORT", std::to_string(port));
-  environment.set("TORCHELASTIC_RESTART_COUNT", "0");  // an outer launcher's is not ours
+  // An outer launcher's is not ours.
+  environment.set("TORCHELASTIC_RESTART_COUNT", std::to_string(options.attempt));
   environment.set(kLauncherVariable, std::to_string(::getpid()));
   for (const auto& [name, value] : options.environment) {
     environment.set(name, value);
@@ -141,7 +141,7 @@ Environment environment_of(int rank, int port, const LocalJobOptions& options) {
 
 LocalJob::LocalJob(const LocalJobOptions& options, LineSink sink)
     : sink_(std::move(sink)),
-      store_(Store::host({.prefix = store_prefix(0)}, std::chrono::seconds(60))),
+      store_(Store::host({.prefix = store_prefix(options.attempt)}, std::chrono::seconds(60))),
       children_(static_cast<std::size_t>(options.num_ranks)) {
   try {
     for (int rank = 0; rank < options.num_ranks; ++rank) {
@@ -176,7 +176,9 @@ void LocalJob::start(int rank, const LocalJobOptions& options) {
   child.err.fd = std::move(err[0]);
   SpawnOptions spawn;
   spawn.redirect(out[1].get(), err[1].get());
-  spawn.isolate(children_.front().pid);
+  sigset_t held;
+  sigemptyset(&held);
+  spawn.isolate(children_.front().pid, options.hold_signals ? run_signals() : held);
   Environment environment = environment_of(rank, store_->endpoint().port, options);
   std::vector<std::string> arguments = options.arguments;
   std::vector<char*> argv;

@@ -38,7 +38,11 @@ struct LocalJobOptions {
   /// binary.
   std::vector<std::string> arguments;
   /// Added to the inherited environment, beside the torchrun variables.
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  /// How often the job was started before.
+  int attempt = 0;
+  /// Children start with run_signals() blocked, and answer them later.
+  bool hold_signals = false;
 };
 
 /// Processes of this binary, one per rank, in a process group of their own, with a store that this

@@ -40,7 +40,8 @@ void fail_bind(const Endpoint& endpoint, int error_number) {
         ErrorKind::environment,
         "port-in-use",
         "port {} is in use on this machine, so rank 0 cannot host the rendezvous store; fix: set "
-        "MASTER_PORT to a free port, or use --nproc, which picks one itself",
+        "MASTER_PORT (mpirun, mpiexec, srun: --master-port) to a free port, or use --nproc, which "
+        "picks one itself",
         endpoint.port);
   fail(ErrorKind::environment,
        "port-bind",

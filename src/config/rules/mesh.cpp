@@ -1,5 +1,6 @@
 // Does the mesh fit the number of processes?
 #include "config/rules/rules.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -18,13 +19,15 @@ void mesh_fills_world(const RuleInput& in) {
       "world-size",
       "parallel.data",
       fmt::format(
-          "parallel.data {} does not fill {} process{}", data, world, world == 1 ? "" : "es"));
+          "parallel.data {} does not fill {}", data, counted(world, "process", "processes")));
   error.why = "the product of all parallel sizes is the number of processes";
   if (!in.host.world_origin.empty()) {
     error.why += fmt::format("; world size {}: {}", world, in.host.world_origin);
   }
-  error.fix = fmt::format(
-      "data: auto | data: {} | start {} processes with --nproc {} or torchrun", world, data, data);
+  error.fix = fmt::format("data: auto | data: {} | start {} with --nproc {} or torchrun",
+                          world,
+                          counted(data, "process", "processes"),
+                          data);
 }
 
 constexpr std::array<Rule, 1> kRules = {mesh_fills_world};

@@ -11,18 +11,24 @@
 #include <memory>
 
 namespace colossal::detail {
+namespace {
+
+void add_owning(Block& block, std::vector<ParamSpec>& specs) {
+  for (const Parameter* const parameter : block.parameters()) {
+    if (parameter->spec().tied_to.empty()) {
+      specs.push_back(parameter->spec());
+    }
+  }
+}
+
+}  // namespace
 
 std::vector<ParamSpec> owning_parameters(const Config& config, const ParallelContext& context) {
   const std::unique_ptr<LayerFactory> layers = serial_factory(context);
   std::vector<ParamSpec> specs;
   for (const BlockDef& def :
        zoo().make(yaml_word(config.model.type), config.model)->blocks(*layers)) {
-    const std::unique_ptr<Block> block = def.build();
-    for (const Parameter* const parameter : block->parameters()) {
-      if (parameter->spec().tied_to.empty()) {
-        specs.push_back(parameter->spec());
-      }
-    }
+    add_owning(*def.build(), specs);
   }
   return specs;
 }

@@ -18,7 +18,7 @@ constexpr double kGeluCubic = 0.044715;
 struct Relu {
   template <class T>
   [[gnu::always_inline]] static T value(T z) noexcept {
-    return z > 0 ? z : T{0};
+    return z < 0 ? T{0} : z;  // a NaN stays one
   }
   template <class T>
   [[gnu::always_inline]] static T slope(T z) noexcept {

@@ -149,7 +149,7 @@ void append_update(std::vector<BenchRow>& rows, const BenchPlace& place, at::Dev
   OptimizerConfig config = place.config.optimizer;
   config.state_dtype = StateDtype::fp32;
   const std::unique_ptr<Optimizer> optimizer = optimizers().make(yaml_word(config.type), config);
-  const std::int64_t numel = (device.is_cuda() ? 128 : 8) * kMiB;
+  const std::int64_t numel = (device.is_cuda() ? 128 : 32) * kMiB;
   std::vector<FlatShard> shards = {shard_of(*optimizer, place, numel, device)};
   const std::vector<ParamGroup> groups = {{.lr_scale = 1, .weight_decay = 0.1}};
   Parameter parameter{ParamSpec{}};

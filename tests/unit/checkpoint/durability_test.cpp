@@ -188,7 +188,7 @@ TEST_CASE("full disk and used up quota are told apart", "[durability]") {
     return failure.text;
   };
   CHECK(contains(text_of(ENOSPC), "no space left on its volume"));
-  CHECK(contains(text_of(ENOSPC), "KiB free"));
+  CHECK(contains(text_of(ENOSPC), "B free)"));
   CHECK(contains(text_of(EDQUOT), "quota"));
   CHECK(contains(text_of(EIO), "Input/output error"));
   CHECK(contains(text_of(0), "other"));

@@ -37,7 +37,8 @@ TEST_CASE("inspect shows run state, sizes and tensors", "[inspect]") {
   const std::string brief = inspect(checkpoint, {});
   INFO(brief);
   CHECK(contains(brief, checkpoint.string()));
-  CHECK(contains(brief, "40 (attempt 2), 1280 samples"));
+  CHECK(contains(brief, "40 (attempt 2), 1,280 samples consumed, 1 update skipped"));
+  CHECK(contains(brief, "B, written by 1 rank\n"));
   CHECK(contains(brief, "2 model, 1 optim; 100 elements"));
   CHECK(contains(brief, "build-4567"));
   CHECK(contains(brief, "data-0123"));

@@ -1,48 +1,16 @@
 // Is every launcher environment recognised, and every wrong one explained?
 #include "comm/world.hpp"
+#include "launcher_variables.hpp"
 #include "support/catch.hpp"
 
-#include <map>
-#include <stdlib.h>
 #include <string>
 #include <vector>
 
 using colossal::detect_launch;
+using colossal::test::Environment;
+using colossal::test::Variables;
 
 namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-constexpr const char* kNames[] = {"RANK",
-                                  "WORLD_SIZE",
-                                  "LOCAL_RANK",
-                                  "LOCAL_WORLD_SIZE",
-                                  "MASTER_ADDR",
-                                  "MASTER_PORT",
-                                  "TORCHELASTIC_USE_AGENT_STORE",
-                                  "TORCHELASTIC_RESTART_COUNT",
-                                  "COLOSSAL_LAUNCHER_PID"};
-
-/// A launcher environment of exactly these variables while alive.
-class Environment {
- public:
-  explicit Environment(const Variables& variables) {
-    clear();
-    for (const auto& [name, value] : variables) {
-      ::setenv(name.c_str(), value.c_str(), 1);
-    }
-  }
-  ~Environment() { clear(); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  static void clear() {
-    for (const char* name : kNames) {
-      ::unsetenv(name);
-    }
-  }
-};
 
 Variables complete() {
   return {{"RANK", "5"},

@@ -83,6 +83,10 @@ TEST_CASE("texts that are not whole numbers are refused", "[config]") {
 TEST_CASE("ambiguous bases name the decimal value", "[config]") {
   CHECK(fix_of(parse_int("010", false)) == "write 10 or 8");
   CHECK(fix_of(parse_int("0x10", false)) == "write 16");
+  CHECK(fix_of(parse_int("-010", false)) == "write -10 or -8");
+  CHECK(fix_of(parse_int("-0x10", false)) == "write -16");
+  CHECK(fix_of(parse_int("-089", false)) == "write -89");
+  CHECK(fix_of(parse_int("-00", false)) == "write 0");
   CHECK(fix_of(parse_int("09", false)) == "write 9");
   CHECK(fix_of(parse_int("00", false)) == "write 0");
 }

@@ -37,6 +37,18 @@ TEST_CASE("a fault acts at its rank and step only", "[fault]") {
   REQUIRE(fault::write_limit(2) == fault::kNoLimit);
 }
 
+TEST_CASE("a fault of one attempt does not come again after a restart", "[fault]") {
+  const Variable variable("rank=0,step=3,attempt=1,kind=nan");
+  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
+  CHECK(fault::at_step(0, 3) == fault::Poison::none);
+  ::setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
+  CHECK(fault::at_step(0, 3) == fault::Poison::loss);
+  CHECK(fault::at_step(0, 4) == fault::Poison::none);
+  ::setenv("TORCHELASTIC_RESTART_COUNT", "2", 1);
+  CHECK(fault::at_step(0, 3) == fault::Poison::none);
+  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
+}
+
 TEST_CASE("kind throw throws an internal error", "[fault]") {
   const Variable variable("rank=0,step=1,kind=throw");
   try {

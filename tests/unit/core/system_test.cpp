@@ -80,6 +80,21 @@ TEST_CASE("what cannot be opened or read says why", "[system]") {
   CHECK(read_text("/proc/self/mem").empty());
 }
 
+TEST_CASE("the program names itself so that a shell here finds it", "[system]") {
+  namespace fs = std::filesystem;
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  const fs::path before = fs::current_path();
+  const test::TempDir elsewhere;
+  fs::current_path(self.parent_path());
+  CHECK(program_command() == "./" + self.filename().string());  // a bare name would be searched
+  fs::current_path(self.parent_path().parent_path());
+  CHECK(program_command() ==
+        self.parent_path().filename().string() + "/" + self.filename().string());
+  fs::current_path(elsewhere.path());
+  CHECK(program_command() == self.string());
+  fs::current_path(before);
+}
+
 TEST_CASE("the host has a name", "[system]") {
   CHECK_FALSE(host_name().empty());
   CHECK(host_name().find('\0') == std::string::npos);

@@ -90,8 +90,8 @@ TEST_CASE("a file that another writer commits between opening and locking is lef
   const Error error = error_of([&] { static_cast<void>(open_locked(temporary)); });
   CHECK(error.id() == "output-write");
   const Error endless = error_of([&] {
-    static_cast<void>(open_locked(
-        folder.path() / "b", [&] { std::filesystem::rename(folder.path() / "b", path); }));
+    static_cast<void>(open_locked(folder.path() / "b",
+                                  [&] { std::filesystem::rename(folder.path() / "b", path); }));
   });
   CHECK(endless.id() == "output-write");
 }

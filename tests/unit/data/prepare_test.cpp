@@ -145,7 +145,7 @@ TEST_CASE("the report is readable by people and programs", "[prepare]") {
   Sandbox box;
   box.input("a.txt", "hello hello hello hello hello");
   const PrepareReport report = prepare_dataset(box.options);
-  CHECK_THAT(to_text(report), Contains("out.bin: 1 documents, 15 tokens (uint16)"));
+  CHECK_THAT(to_text(report), Contains("out.bin: 1 document, 15 tokens (uint16)"));
   CHECK_THAT(to_text(report), Contains("ids        32 to 259"));
   const Json json = Json::parse(to_json(report));
   CHECK(json.at("tokens") == 15);

@@ -157,7 +157,7 @@ TEST_CASE("too short a text is refused with counts", "[data]") {
   CHECK(open(ten, Split::eval)->size() == 1);
   const DataConfig one = text_config({write_file(folder.path(), "one.txt", "x")}, 64);
   CHECK_THAT(error_of([&] { open(one, Split::eval); }).what(),
-             Contains("1 tokens, seq_length 64 needs at least 2"));
+             Contains("1 token, seq_length 64 needs at least 2"));
 }
 
 TEST_CASE("the separator byte inside a text is refused with file and offset", "[data]") {

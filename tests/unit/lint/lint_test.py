@@ -283,6 +283,27 @@ class Errors(LintCase):
                      "errors.txt:2: 'bad-a' must stand before 'too-large'", "errors.txt:3: not `id: meaning | fix`")
 
 
+class UserCases(LintCase):
+    TEST = 'TEST_CASE("it works", "[a]") {}\nRANK_TEST_CASE(\n    "it \\"waits\\"", 2) {}\n'
+
+    def tree(self, *rows):
+        return {"tests/README.md": "| case | what | test |\n|---|---|---|\n" + "\n".join(rows) + "\n",
+                "tests/unit/a_test.cpp": self.TEST}
+
+    def test_accepts_rows_whose_tests_exist_or_cannot_yet(self):
+        self.accepts("user_cases", self.tree("| C1.1 | it fails | `it works` |", "| C1.2 | it hangs | not built: waiting |",
+                                             '| C5.70 | it waits | `it \\"waits\\"` |', "| other | tables | are free |"))
+
+    def test_rejects_a_test_that_is_gone(self):
+        self.rejects("user_cases", self.tree("| C1.1 | it fails | `it worked` |"),
+                     "tests/README.md:3: C1.1: no test is called 'it worked'")
+
+    def test_rejects_rows_it_cannot_read_and_an_empty_table(self):
+        self.rejects("user_cases", self.tree("| C1.1 | it fails | it works |"), "tests/README.md:3: not `| C1.2 |")
+        self.rejects("user_cases", self.tree("| C1.1 | it fails | not built:|"), "tests/README.md:3: not `| C1.2 |")
+        self.rejects("user_cases", self.tree(), "tests/README.md:1: the table of cases is gone")
+
+
 class Empty(LintCase):
     def test_every_lint_rejects_a_tree_without_files(self):
         for lint in ("includes", "size", "names", "todo", "docs", "words", "error_ids"):

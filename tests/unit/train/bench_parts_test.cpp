@@ -4,9 +4,12 @@
 #include "support/tiny_models.hpp"
 #include "train/bench/parts.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 
 namespace colossal {
 namespace {
@@ -122,6 +125,33 @@ TEST_CASE("operations are measured at the sizes of the model and the micro-batch
   CHECK(attention[0].size == "16 x 2 heads of 12 x 8");
 }
 
+TEST_CASE("16 bits halve what kernels move, and the model's own activation is tried", "[bench]") {
+  Config config = tiny_fp32();
+  const std::vector<BenchRow> wide = part_named("kernels").measure(Place(config).get());
+  config.train.precision = Precision::bf16;
+  const std::vector<BenchRow> narrow = part_named("kernels").measure(Place(config).get());
+  REQUIRE(wide.size() == narrow.size());
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    INFO(wide[i].name);
+    CHECK(narrow[i].name == wide[i].name);
+    CHECK(narrow[i].amount < wide[i].amount);
+    CHECK(narrow[i].amount >= wide[i].amount / 2);
+  }
+  config.model.activation = ActivationKind::swiglu;
+  const std::vector<BenchRow> gated = part_named("kernels").measure(Place(config).get());
+  CHECK(std::ranges::any_of(gated, [](const BenchRow& row) { return row.name == "swiglu"; }));
+}
+
+TEST_CASE("parts have names of their own, a copy comes first and steps last", "[bench]") {
+  std::set<std::string_view> names;
+  for (const BenchPart& part : bench_parts()) {
+    CHECK(names.insert(part.name).second);
+  }
+  CHECK(names.size() == 7);
+  CHECK(bench_parts().front().name == "copy");
+  CHECK(bench_parts().back().name == "step");
+}
+
 TEST_CASE("kernels are compared with a copy", "[bench]") {
   const Place place(tiny_fp32());
   for (const BenchRow& row : part_named("kernels").measure(place.get(1e9))) {
@@ -163,7 +193,7 @@ TEST_CASE("a copy reads and writes its bytes once", "[bench]") {
 }
 
 TEST_CASE("an update counts every array it must touch", "[bench]") {
-  const double numel = 8 * 1024 * 1024;
+  const double numel = 32 * 1024 * 1024;
   Config config = tiny_fp32();
   std::vector<BenchRow> rows = bench_adam(Place(config).get(1e9));
   REQUIRE(rows.size() == 2);

@@ -254,6 +254,13 @@ TEST_CASE("a plan fits on every device, or all ranks together on the machine", "
   CHECK(machine->missing == 3);  // of each of the four
   CHECK(machine->text.find("for 4 processes, and this machine has") != std::string::npos);
   CHECK_FALSE(overrun(plan, {}).has_value());  // nothing is known
+
+  plan.ranks_per_node = 2;  // ranks 2 and 3 are on another machine, which needs 50 more
+  CHECK_FALSE(overrun(plan, {.device = 0, .host = 2250, .device_name = {}}).has_value());
+  const auto second = overrun(plan, {.device = 0, .host = 2200, .device_name = {}});
+  REQUIRE(second.has_value());
+  CHECK(second->missing == 25);
+  CHECK(second->text == "the plan needs 2.2 KiB for 2 processes, and this machine has 2.1 KiB");
 }
 
 TEST_CASE("the capacity is the device's, and the machine's where tensors lie there", "[estimate]") {

@@ -112,6 +112,12 @@ TEST_CASE("variables of launchers and of the network are judged", "[host_facts]"
   CHECK_FALSE(read_host_facts().interface_known);
 }
 
+TEST_CASE("all processes together have no more memory than the machine", "[doctor]") {
+  const HostFacts facts = read_host_facts();
+  CHECK(usable_memory() == std::min(facts.memory_bytes, facts.memory_limit_bytes));
+  CHECK(usable_memory() >= facts.available_bytes / 2);
+}
+
 TEST_CASE("the network of this machine has a range of ports and a name", "[host_facts]") {
   const HostFacts facts = read_host_facts();
   CHECK(facts.host == host_name());

@@ -154,5 +154,61 @@ TEST_CASE("the end tells peaks and the plan's error", "[memory_report]") {
   CHECK(MemorySummary{}.plan_error() == 0);
 }
 
+/// A configuration whose device is `missing` bytes smaller than its plan; negative: larger.
+Config with_missing(std::int64_t missing) {
+  Config config = with_micro_batch(8, 1);
+  config.run.device_memory = planned(config) - missing;
+  return config;
+}
+
+/// What refuse_if_over() throws; empty if nothing.
+std::string refusal_of(const Config& config) {
+  try {
+    refuse_if_over(make_plan(config, 0), config);
+  } catch (const Error& error) {
+    CHECK(error.id() == "memory-over");
+    CHECK(error.exit_code() == 3);
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("a plan is refused from the first byte that its device does not have",
+          "[memory_report]") {
+  CHECK(refusal_of(with_missing(0)).empty());
+  CHECK(refusal_of(with_missing(-1)).empty());
+  const std::string text = refusal_of(with_missing(1));
+  CHECK_THAT(text, Contains("on rank 0, and run.device_memory is"));
+  CHECK_THAT(text, Contains("fix       train.micro_batch_size 8 -> 4: "));
+  CHECK_THAT(text, !Contains("not enough alone"));
+}
+
+TEST_CASE("changes that a refusal offers make the plan fit, where one alone can",
+          "[memory_report]") {
+  const Config config = with_missing(planned(with_micro_batch(8, 1)) -
+                                     planned(with_micro_batch(4, 2)));  // what half of it saves
+  REQUIRE_THAT(refusal_of(config), Contains("train.micro_batch_size 8 -> 4: "));
+  Config smaller = config;
+  smaller.train.micro_batch_size = 4;
+  smaller.train.gradient_accumulation = 2;
+  CHECK(refusal_of(smaller).empty());
+  Config tiny = config;
+  tiny.run.device_memory = 10'000;
+  CHECK_THAT(refusal_of(tiny), Contains("not enough alone"));
+}
+
+TEST_CASE("without a device of a size the machine decides, for all ranks together",
+          "[memory_report]") {
+  Config config = with_micro_batch(8, 1);
+  config.run.device = DeviceKind::cpu;
+  CHECK(refusal_of(config).empty());
+  config.model.hidden_size = 16384;
+  config.model.ffn_hidden_size = 65536;
+  config.model.num_layers = 200;  // 640 billion parameters
+  CHECK_THAT(refusal_of(config), Contains("for 1 process, and this machine has "));
+  config.run.device_memory = std::int64_t{1} << 50U;  // another machine is meant
+  CHECK(refusal_of(config).empty());
+}
+
 }  // namespace
 }  // namespace colossal

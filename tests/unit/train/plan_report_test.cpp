@@ -104,7 +104,7 @@ TEST_CASE("the text has the lines of config-and-cli 6.1", "[plan]") {
   CHECK(contains(text, "steps     6  (1,152 tokens, 192 per step)\n"));
   CHECK(contains(text, "model     7.8k parameters (vocab 61 -> 64)\n"));
   CHECK(contains(text, "data      train here\n"));
-  CHECK(contains(text, "\nrank      node  gpu  dp  pp  sp  tp  params  weights"));
+  CHECK(contains(text, "\nrank      node  gpu  dp  pp  sp  tp  params   weights"));
   CHECK(contains(text, " activ.  buffers  total / capacity\n"));
   CHECK(contains(text, "\n1            0    -   1   0   0   0 "));
   CHECK(contains(text, " / -\n"));
@@ -127,7 +127,7 @@ TEST_CASE("the table knows every rank's place, its capacity and what lies elsewh
   CHECK(contains(text, "\n5            0    -   0   1   0   1 "));
   CHECK(contains(text, "\n8            1    -   1   0   0   0 "));
   CHECK(contains(text, "\n15           1    -   1   1   1   1 "));
-  CHECK(contains(text, "     40 B / 2.0 kB\n"));
+  CHECK(contains(text, "    40 B / 2.0 KiB\n"));
   CHECK_FALSE(contains(text, "host"));
   CHECK_FALSE(contains(text, "free on"));
   plan.ranks[3].host = 7;
@@ -136,7 +136,7 @@ TEST_CASE("the table knows every rank's place, its capacity and what lies elsewh
   text = to_text(plan);
   INFO(text);
   CHECK(contains(text, " buffers  borrowed  total / capacity  host\n"));
-  CHECK(contains(text, " 48 B / 2.0 kB   0 B\n"));
+  CHECK(contains(text, " 48 B / 2.0 KiB   0 B\n"));
   CHECK(contains(text, "; free on /: "));
 }
 

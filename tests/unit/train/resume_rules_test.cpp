@@ -200,11 +200,11 @@ TEST_CASE("batch and data may change only with --allow", "[resume_rules]") {
   const Config saved = tiny_gpt();
   Config now = saved;
   now.train.global_batch_size *= 2;
-  CHECK(refusal(facts(saved, now)) == "3 resume-needs-allow");
+  CHECK(refusal(facts(saved, now)) == "5 resume-needs-allow");
   CHECK(refusal(facts(saved, now), {"train.global_batch_size"}).empty());
   ResumeFacts other_data = facts(saved, saved);
   other_data.now_fingerprint = "b";
-  CHECK(refusal(other_data) == "3 resume-needs-allow");
+  CHECK(refusal(other_data) == "5 resume-needs-allow");
   CHECK(refusal(other_data, {"data.fingerprint"}).empty());
 }
 

@@ -49,6 +49,25 @@ TEST_CASE("children get the command line without --nproc", "[startup]") {
   CHECK(without_nproc({"train", "a.yaml", "--nproc=auto", "--set", "x=1"}) == expected);
 }
 
+TEST_CASE("children do not start children, nor start each other again", "[startup]") {
+  const std::vector<std::string> expected = {"colossal-train", "train", "a.yaml"};
+  CHECK(
+      without_nproc({"train", "a.yaml", "--max-restarts", "3", "--restart-delay=1", "--nproc=2"}) ==
+      expected);
+  CHECK(without_nproc({"--max-restarts=3", "train", "--restart-delay", "0.5", "a.yaml"}) ==
+        expected);
+}
+
+TEST_CASE("options go with their values, others stay whatever they look like", "[startup]") {
+  using Arguments = std::vector<std::string>;
+  CHECK(without_options({"--a", "1", "--b", "--a=2", "--ab", "x"}, {"--a"}) ==
+        Arguments{"--b", "--ab", "x"});
+  CHECK(without_options({"--set", "x=--a", "y"}, {"--a"}) == Arguments{"--set", "x=--a", "y"});
+  CHECK(without_options({"--a"}, {"--a"}).empty());
+  CHECK(without_options({}, {"--a"}).empty());
+  CHECK(without_options({"--a", "--a", "b"}, {"--a"}) == Arguments{"b"});
+}
+
 TEST_CASE("a launcher inside a launcher is refused", "[startup]") {
   LaunchOptions launch;
   refuse_nested_launch(launch);

@@ -11,7 +11,7 @@ namespace {
 struct Relu {
   template <class M, class T>
   __device__ static T value(T z) {
-    return z > 0 ? z : T(0);
+    return z < 0 ? T(0) : z;  // NaN stays
   }
   template <class M, class T>
   __device__ static T slope(T z) {

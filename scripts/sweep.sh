@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# How does a sweep run on this machine? Starts its trials, some at a time, and tells how they ended.
+set -uo pipefail
+readonly program=${COLOSSAL_TRAIN:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/cpu/colossal-train}
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/sweep.sh SWEEP.yaml [--parallel K] [--retries N] [--retry-failed] [--stop-on-failure] [--dry-run]
+
+Runs the trials of `colossal-train sweep expand SWEEP.yaml`. Those that have finished are left out, those that were
+interrupted go on from their checkpoints; a trial that another machine runs is left to it.
+
+  --parallel K        so many trials at a time (default 1)
+  --retries N         start a trial again after exit code 8, 9 or a signal, so often (default 0)
+  --retry-failed      also trials that failed before
+  --stop-on-failure   start no other trial once one has failed
+  --dry-run           print the commands of what would run
+
+Ends with the table of `sweep status`. Exit code: 0 all have finished, 1 some failed or were not started, 75 some were
+stopped: the same command goes on; 2 and 3: the command line or the sweep is wrong. COLOSSAL_TRAIN names the program if it
+is not the one of this checkout.
+USAGE
+}
+
+fail_usage() {
+  printf 'error: %s\n' "$1" >&2
+  usage >&2
+  exit 2
+}
+
+# number OPTION VALUE LEAST
+number() {
+  if ! [[ $2 =~ ^[0-9]{1,6}$ ]] || [ "$2" -lt "$3" ]; then
+    fail_usage "$1 '$2': give a number from $3"
+  fi
+}
+
+sweep='' parallel=1 retries=0 retry_failed=0 stop_on_failure=0 dry_run=0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --parallel) number "$1" "${2-}" 1; parallel=$2; shift ;;
+    --retries) number "$1" "${2-}" 0; retries=$2; shift ;;
+    --retry-failed) retry_failed=1 ;;
+    --stop-on-failure) stop_on_failure=1 ;;
+    --dry-run) dry_run=1 ;;
+    --help | -h) usage; exit 0 ;;
+    -*) fail_usage "unknown option '$1'" ;;
+    *) [ -z "$sweep" ] || fail_usage "'$1' is one argument too many"; sweep=$1 ;;
+  esac
+  shift
+done
+[ -n "$sweep" ] || fail_usage "SWEEP.yaml is missing"
+
+states=$("$program" sweep expand "$sweep") || exit
+commands=$("$program" sweep expand "$sweep" --format commands 2>/dev/null) || exit
+results=$(mktemp -d) || exit 9
+trap 'rm -rf "$results"' EXIT
+stopping=0
+trap 'stopping=1' INT TERM
+
+# Whether the exit code may be another one next time.
+is_passing() { [ "$1" = 8 ] || [ "$1" = 9 ] || { [ "$1" -gt 128 ] && [ "$1" != 130 ] && [ "$1" != 143 ]; }; }
+
+# run_trial NAME COMMAND: to its end, with retries; leaves the exit code in a file of that name.
+run_trial() {
+  local name=$1 command=$2 left=$retries code child
+  trap 'left=0; kill -TERM "$child" 2>/dev/null' TERM
+  trap 'left=0' INT
+  while :; do
+    sh -c "exec $command" >"$results/$name.log" 2>&1 </dev/null &
+    child=$!
+    wait "$child"
+    code=$?
+    while kill -0 "$child" 2>/dev/null; do  # a signal has ended the waiting, not the run
+      wait "$child"
+      code=$?
+    done
+    if ! is_passing "$code" || [ "$left" -le 0 ]; then
+      break
+    fi
+    left=$((left - 1))
+    printf 'trial  %s  exit %s, again\n' "$name" "$code"
+  done
+  echo "$code" >"$results/$name.exit"
+  printf 'trial  %s  exit %s\n' "$name" "$code"
+  [ "$code" = 0 ] || grep -E '(^|: )error: ' "$results/$name.log" | head -n 1
+}
+
+failed_so_far() { cat "$results"/*.exit 2>/dev/null | grep -qvxE "0|75"; }
+
+while IFS=$'\t' read -r index id state _ <&3 && IFS= read -r command <&4; do
+  name=$(printf '%04d-%s' "$index" "$id")
+  case $state in
+    finished | running) continue ;;
+    failed) [ $retry_failed = 1 ] || { printf 'trial  %s  failed before: --retry-failed runs it again\n' "$name"; continue; } ;;
+  esac
+  if [ $dry_run = 1 ]; then
+    printf '%s\n' "$command"
+    continue
+  fi
+  while [ $stopping = 0 ] && [ "$(jobs -rp | wc -l)" -ge "$parallel" ]; do
+    wait -n
+  done
+  [ $stopping = 0 ] || break
+  [ $stop_on_failure = 1 ] && failed_so_far && break
+  run_trial "$name" "$command" &
+done 3<<<"$states" 4<<<"$commands"
+[ $dry_run = 0 ] || exit 0
+while [ -n "$(jobs -rp)" ]; do
+  [ $stopping = 0 ] || jobs -rp | xargs -r kill -TERM 2>/dev/null
+  wait -n
+done
+
+trap '' INT TERM
+table=$("$program" sweep status "$sweep" 2>/dev/null)
+printf '%s\n' "$table"
+if grep -qxE '75|130|143' "$results"/*.exit 2>/dev/null || [ $stopping = 1 ]; then
+  exit 75
+fi
+"$program" sweep expand "$sweep" 2>/dev/null | cut -f 3 | grep -qvx finished && exit 1
+exit 0

@@ -1,0 +1,72 @@
+// How does a launcher tell a failure that passes from one that stays?
+#include "train/restart.hpp"
+
+#include "checkpoint/checkpoint.hpp"
+#include "core/error.hpp"
+#include "core/signals.hpp"
+#include "train/startup.hpp"
+
+#include <fmt/format.h>
+
+namespace colossal {
+namespace {
+
+bool may_pass(int exit_code) {
+  return exit_code == static_cast<int>(ErrorKind::comm) || exit_code > kSignalExit;
+}
+
+std::string place(std::optional<std::int64_t> newest) {
+  return newest ? fmt::format("the checkpoint of step {}", *newest) : "step 0";
+}
+
+}  // namespace
+
+RestartDecision RestartPolicy::decide(const LaunchOutcome& outcome,
+                                      std::optional<std::int64_t> newest) {
+  if (max_restarts_ == 0) {
+    return {};
+  }
+  if (!may_pass(outcome.exit_code)) {
+    return {std::nullopt,
+            fmt::format("restart   no: exit code {} would only come again", outcome.exit_code)};
+  }
+  if (num_restarts_ == max_restarts_) {
+    return {std::nullopt, fmt::format("restart   no: all {} are used up", max_restarts_)};
+  }
+  const std::int64_t step = newest.value_or(-1);
+  if (num_restarts_ > 0 && step <= last_step_) {
+    return {
+        std::nullopt,
+        fmt::format("restart   no: nothing was saved since the last one, from {}", place(newest))};
+  }
+  last_step_ = step;
+  const auto wait = first_wait_ * (std::int64_t{1} << num_restarts_);
+  ++num_restarts_;
+  return {wait,
+          fmt::format("restart   {} of {} in {:g} s, from {}",
+                      num_restarts_,
+                      max_restarts_,
+                      static_cast<double>(wait.count()) / 1000,
+                      place(newest))};
+}
+
+std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& run) {
+  std::optional<std::int64_t> newest;
+  try {
+    for (const CheckpointInfo& info : list_checkpoints(run / "checkpoints")) {
+      newest = info.complete ? info.step : newest;
+    }
+  } catch (const Error&) {
+    return std::nullopt;  // the next start says what is wrong
+  }
+  return newest;
+}
+
+std::vector<std::string> to_resume(const std::vector<std::string>& arguments) {
+  std::vector<std::string> kept = without_options(arguments, {"--resume"});
+  std::erase(kept, "--overwrite");
+  kept.emplace_back("--resume=auto");
+  return kept;
+}
+
+}  // namespace colossal

@@ -1,0 +1,48 @@
+// When is a run whose ranks have failed started again? The rules of --max-restarts.
+#pragma once
+
+#include "comm/launch.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace colossal {
+
+/// Whether to start again, for how long to wait before, and why, as people are told.
+struct RestartDecision {
+  std::optional<std::chrono::milliseconds> wait;  ///< unset: not again
+  std::string text;                               ///< empty: nothing to tell
+};
+
+/// One launcher's memory of its restarts. Ranks that were lost or killed are started again; every
+/// other failure would only happen again.
+class RestartPolicy {
+ public:
+  /// The k-th restart (from 0) waits first_wait * 2^k.
+  RestartPolicy(int max_restarts, std::chrono::milliseconds first_wait)
+      : max_restarts_(max_restarts), first_wait_(first_wait) {}
+
+  /// Decides after a failure and counts a restart. `newest`: step of the newest complete
+  /// checkpoint; without a newer one than at the last restart, the run would fail for ever.
+  [[nodiscard]] RestartDecision decide(const LaunchOutcome& outcome,
+                                       std::optional<std::int64_t> newest);
+
+ private:
+  int max_restarts_;
+  std::chrono::milliseconds first_wait_;
+  int num_restarts_ = 0;
+  std::int64_t last_step_ = -1;  ///< newest checkpoint at the last restart
+};
+
+/// Step of the newest complete checkpoint of a run directory; nothing if there is none or the
+/// folder cannot be read.
+[[nodiscard]] std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& run);
+
+/// The command line of ranks that continue what those of `arguments` have begun.
+[[nodiscard]] std::vector<std::string> to_resume(const std::vector<std::string>& arguments);
+
+}  // namespace colossal

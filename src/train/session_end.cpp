@@ -1,0 +1,88 @@
+// How does one start of a run end? By its last step, on request after any step, or at once by a
+// signal.
+#include "core/log.hpp"
+#include "core/signals.hpp"
+#include "train/environment.hpp"
+#include "train/hooks.hpp"
+#include "train/session.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace colossal {
+
+Wishes TrainSession::wishes(double mean_step_seconds) {
+  Wishes mine{.stop = StopReason::none, .save = signals_.take_save_request()};
+  if (signals_.stop_request() != 0) {
+    mine.stop = StopReason::signal;
+  } else if (config_.run.max_time_seconds) {
+    const double next = mean_step_seconds + trainer_->mean_save_seconds();
+    const bool late = started_seconds_ + running_.seconds() + next > *config_.run.max_time_seconds;
+    mine.stop = late ? StopReason::max_time : StopReason::none;
+  }
+  return mine;
+}
+
+std::string TrainSession::ending() const {
+  switch (trainer_->stopped()) {
+    case StopReason::none:
+      return "finished";
+    case StopReason::max_time:
+      return "stopped by run.max_time";
+    case StopReason::signal:
+      break;
+  }
+  const int signal = signals_.stop_request();
+  return signal == 0 ? "stopped by a signal to another rank" : "stopped by " + signal_name(signal);
+}
+
+void TrainSession::finish() {
+  summary_.memory = measure_memory(config_, world_.comm());
+  if (!is_main()) {
+    return;
+  }
+  fill_summary(ending());
+  log::console(to_text(summary_));
+  print_summary();
+}
+
+void TrainSession::print_summary() const {
+  fmt::print("{}\n", to_json_line(summary_));
+}
+
+void TrainSession::fill_summary(std::string_view reason) {
+  summary_.reason = reason;
+  summary_.step = trainer_->state().step;
+  summary_.total_steps = trainer_->parts().total_steps;
+  summary_.seconds = seconds_since_process_start(world_.launch());
+  if (trainer_->loop_seconds() > 0) {
+    summary_.hook_share = trainer_->hook_seconds() / trainer_->loop_seconds();
+  }
+  for (const CheckpointInfo& info : list_checkpoints(run_dir_->checkpoints())) {
+    summary_.checkpoint = info.complete ? info.path : summary_.checkpoint;
+  }
+}
+
+void TrainSession::write_status(std::string_view state, int exit_code) {
+  if (run_dir_ != nullptr) {
+    run_dir_->update("status.json",
+                     to_json(RunStatus{.state = state,
+                                       .step = step_,
+                                       .total = trainer_->parts().total_steps,
+                                       .attempt = run_dir_->attempt(),
+                                       .exit_code = exit_code}));
+  }
+}
+
+void TrainSession::farewell(int signal) {
+  world_.yield_to_failure();
+  write_status("interrupted", kSignalExit + signal);
+  log::console(
+      fmt::format("stopped   by {} after step {}: steps since the last checkpoint are lost, "
+                  "the same command continues from it",
+                  signal_name(signal),
+                  step_.load()));
+}
+
+}  // namespace colossal

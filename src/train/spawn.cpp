@@ -1,0 +1,112 @@
+// How does a command become the ranks of --nproc, after everything that needs none was checked?
+#include "train/spawn.hpp"
+
+#include "comm/launch.hpp"
+#include "core/log.hpp"
+#include "core/signals.hpp"
+#include "mesh/device.hpp"
+#include "train/commands_config.hpp"
+#include "train/environment.hpp"
+#include "train/failure_record.hpp"
+#include "train/restart.hpp"
+#include "train/run_dir.hpp"
+#include "train/startup.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+namespace colossal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
+
+/// The log of a rank, if the attempt that began at `since` has written one.
+fs::path log_of(const fs::path& run, int rank, fs::file_time_type since) {
+  const fs::path file = log::file_of(log_folder(run, last_attempt(run)), rank);
+  std::error_code error;
+  const fs::file_time_type written = fs::last_write_time(file, error);
+  return error || written < since ? fs::path() : file;
+}
+
+}  // namespace
+
+LoadOptions train_load_options(const TrainOptions& options) {
+  LoadOptions load = colossal::load_options(options.config);
+  load.output_dir = options.output_dir;
+  load.resume = options.overwrite ? std::optional<std::string>("never") : options.resume;
+  return load;
+}
+
+Launchable check_before_spawn(const TrainOptions& options) {
+  LoadOptions load = train_load_options(options);
+  const std::optional<Loaded> unsized = load_or_report(options.config.config, load, false);
+  const bool gpus = unsized && unsized->config.run.device != DeviceKind::cpu;
+  const int processes = num_processes(*options.nproc,
+                                      unsized ? unsized->config.parallel.data : 0,
+                                      gpus ? std::ssize(survey_gpus().gpus) : 0);
+  load.world_size = processes;
+  load.world_origin = fmt::format("--nproc {}", *options.nproc);
+  const std::optional<Loaded> loaded =
+      load_or_report(options.config.config, load, true, options.config.json_diagnostics);
+  if (!loaded) {
+    return {.processes = processes, .exit_code = kConfigExit, .output_dir = {}};
+  }
+  const Config& config = loaded->config;
+  Launchable launchable{
+      .processes = processes, .exit_code = 0, .output_dir = config.run.output_dir};
+  if (processes > 1 || options.max_restarts > 0) {  // else the one rank checks for itself
+    launchable.exit_code =
+        report_findings(check_with_data(*loaded, *open_data(config).train), true);
+    if (launchable.exit_code == 0) {  // else no folder is made for it
+      check_writable(config.run.output_dir, make_plan(config, 0).checkpoint_bytes);
+    }
+  }
+  return launchable;
+}
+
+int spawn_ranks(const Launchable& launchable, const TrainOptions& options) {
+  const fs::path run = launchable.output_dir;
+  double since = unix_time();
+  auto file_since = fs::file_time_type::clock::now();
+  std::vector<std::string> arguments = without_nproc(options.arguments);
+  arguments.push_back("--run-time=" + options.config.run_time);
+  RestartPolicy policy(
+      options.dry_run ? 0 : options.max_restarts,
+      std::chrono::milliseconds(std::llround(options.restart_delay_seconds * 1e3)));
+  const auto restart = [&](const LaunchOutcome& outcome) -> std::optional<Restart> {
+    const RestartDecision decision = policy.decide(outcome, newest_checkpoint(run));
+    if (!decision.text.empty()) {
+      log::console(decision.text);
+    }
+    if (!decision.wait) {
+      return std::nullopt;
+    }
+    settle_run(run, {outcome.exit_code, outcome.failure, since, true});
+    since = unix_time();
+    file_since = fs::file_time_type::clock::now();
+    return Restart{*decision.wait, to_resume(arguments)};
+  };
+  const LaunchOutcome outcome =
+      launch_local({.num_processes = launchable.processes,
+                    .arguments = arguments,
+                    .log_file = [&](int rank) { return log_of(run, rank, file_since); },
+                    .ranks_save = !options.dry_run,
+                    .restart = restart});
+  if (outcome.between_starts) {
+    // What the failed ranks had saved is all that a stop on request could have left.
+    return newest_checkpoint(run) ? kStoppedExit : outcome.exit_code;
+  }
+  if (outcome.exit_code != 0 && outcome.exit_code != kStoppedExit && !options.dry_run) {
+    settle_run(run, {outcome.exit_code, outcome.failure, since, true});
+  }
+  return outcome.exit_code;
+}
+
+}  // namespace colossal

@@ -1,0 +1,106 @@
+// Which failures does a launcher try again, how often and from where?
+#include "train/restart.hpp"
+
+#include "support/catch.hpp"
+#include "support/temp_dir.hpp"
+#include "support/tiny_models.hpp"
+#include "support/training.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
+using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+using namespace std::chrono_literals;
+
+namespace {
+
+LaunchOutcome failed(int exit_code) {
+  return {exit_code, RunFailure{1, exit_code, "peer-lost", "gone", {}}};
+}
+
+bool says(const RestartDecision& decision, const std::string& part) {
+  return decision.text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("waits double, and end with the last restart", "[restart]") {
+  RestartPolicy policy(4, 5s);
+  for (const auto& [step, wait] : {std::pair{10, 5s}, {20, 10s}, {30, 20s}, {40, 40s}}) {
+    const RestartDecision decision = policy.decide(failed(8), step);
+    REQUIRE(decision.wait);
+    CHECK(*decision.wait == wait);
+  }
+  const RestartDecision last = policy.decide(failed(8), 50);
+  CHECK_FALSE(last.wait);
+  CHECK(says(last, "all 4 are used up"));
+}
+
+TEST_CASE("only lost and killed ranks are started again", "[restart]") {
+  for (const int code : {8, 137, 139, 134, 143}) {
+    INFO(code);
+    CHECK(RestartPolicy(1, 5s).decide(failed(code), 3).wait == 5000ms);
+  }
+  for (const int code : {1, 2, 3, 4, 5, 6, 7, 9, 75, 127, 128}) {
+    INFO(code);
+    const RestartDecision decision = RestartPolicy(1, 5s).decide(failed(code), 3);
+    CHECK_FALSE(decision.wait);
+    CHECK(says(decision, std::to_string(code)));
+  }
+  CHECK(RestartPolicy(0, 5s).decide(failed(137), 3).text.empty());
+  CHECK_FALSE(RestartPolicy(0, 5s).decide(failed(137), 3).wait);
+}
+
+TEST_CASE("without a newer checkpoint there is one restart only", "[restart]") {
+  RestartPolicy never_saved(9, 1s);
+  CHECK(says(never_saved.decide(failed(137), std::nullopt), "from step 0"));
+  const RestartDecision again = never_saved.decide(failed(137), std::nullopt);
+  CHECK_FALSE(again.wait);
+  CHECK(says(again, "nothing was saved since the last one, from step 0"));
+  // A checkpoint that has appeared since counts, an equal or older one does not.
+  RestartPolicy policy(9, 1s);
+  CHECK(policy.decide(failed(8), std::nullopt).wait);
+  CHECK(policy.decide(failed(8), 0).wait);
+  CHECK(policy.decide(failed(8), 7).wait == 4000ms);
+  CHECK_FALSE(policy.decide(failed(8), 7).wait);
+  CHECK_FALSE(policy.decide(failed(8), 6).wait);
+  CHECK(policy.decide(failed(8), 8).wait == 8000ms);
+}
+
+TEST_CASE("a restart names where it goes on", "[restart]") {
+  RestartPolicy policy(3, 200ms);
+  CHECK(policy.decide(failed(137), 6).text ==
+        "restart   1 of 3 in 0.2 s, from the checkpoint of step 6");
+}
+
+TEST_CASE("the ranks of a restart continue, whatever was asked at first", "[restart]") {
+  using Arguments = std::vector<std::string>;
+  const Arguments wanted = {"colossal-train", "train", "a.yaml", "--set", "x=1", "--resume=auto"};
+  for (const Arguments& given :
+       {Arguments{"colossal-train", "train", "a.yaml", "--set", "x=1"},
+        Arguments{"colossal-train", "train", "--overwrite", "a.yaml", "--set", "x=1"},
+        Arguments{"colossal-train", "train", "a.yaml", "--resume", "never", "--set", "x=1"},
+        Arguments{"colossal-train", "train", "a.yaml", "--set", "x=1", "--resume=/old/run"}}) {
+    CHECK(to_resume(given) == wanted);
+  }
+  CHECK(to_resume(wanted) == wanted);  // of the second restart
+}
+
+TEST_CASE("the newest checkpoint is the newest complete one", "[restart]") {
+  const TempDir folder;
+  CHECK_FALSE(newest_checkpoint(folder.path()));
+  const Config config = tiny_gpt();
+  const ParallelContext context(config);
+  for (const std::int64_t step : {2, 10}) {
+    const auto trainer = make_trainer(config, context, step);
+    trainer->run();
+    save(*trainer, folder.path() / "checkpoints", context.comm(data_axes()));
+  }
+  CHECK(newest_checkpoint(folder.path()) == 10);  // not 2, the last by name of other trainers
+  std::filesystem::remove(folder.path() / "checkpoints" / "step-00000010" / "manifest.json");
+  CHECK(newest_checkpoint(folder.path()) == 2);
+  const TempDir other;
+  std::ofstream(other.path() / "checkpoints") << "no folder";
+  CHECK_FALSE(newest_checkpoint(other.path()));
+}
