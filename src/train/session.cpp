@@ -303,6 +303,7 @@ void TrainSession::make_trainer(const RunState& state) {
   TrainerParts parts = build(config_, context_, state, data_);
   parts.phase = [this](std::string_view phase) { world_.set_phase(phase); };
   parts.wishes = [this](double mean_step_seconds) { return wishes(mean_step_seconds); };
+  parts.hooks_running = &hooks_running_;
   RunState start = state;
   start.attempt = attempt_;
   start.config_yaml = to_yaml(config_);

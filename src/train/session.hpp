@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -90,6 +91,7 @@ class TrainSession {
   RunSummary summary_;
   double started_seconds_;  ///< since the start of the process (of --nproc: its launcher)
   Stopwatch running_;       ///< from then on
+  std::timed_mutex hooks_running_;
   std::atomic<std::int64_t> step_{0};  ///< last finished step, for the thread that takes signals
 };
 

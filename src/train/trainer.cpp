@@ -168,6 +168,9 @@ double Trainer::mean_save_seconds() const noexcept {
 }
 
 void Trainer::run_hooks(const std::function<void(Hook&)>& call) {
+  const std::unique_lock running = parts_.hooks_running == nullptr
+                                       ? std::unique_lock<std::timed_mutex>()
+                                       : std::unique_lock(*parts_.hooks_running);
   const Stopwatch watch;
   const double side_before = side_seconds_;
   tell("hooks");

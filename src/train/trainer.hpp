@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -80,6 +81,7 @@ struct TrainerParts : LiveModel {
       phase;  ///< told what the loop is doing (World::set_phase); may be empty
   /// Asked once a step; told the mean seconds of a step of this process so far. May be empty.
   std::function<Wishes(double mean_step_seconds)> wishes;
+  std::timed_mutex* hooks_running = nullptr;  ///< held while hooks run; may be null
 };
 
 /// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient" before the update

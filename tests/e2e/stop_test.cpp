@@ -207,6 +207,19 @@ TEST_CASE("a second signal ends the run at once", "[stop]") {
   }
 }
 
+TEST_CASE("the loop wrote 'running' over the end of a run that a signal ended", "[stop]") {
+  const TempDir folder;
+  for (int round = 0; round < 12; ++round) {
+    const fs::path run_dir = folder.path() / std::to_string(round);
+    Program program(train_long(run_dir));
+    program.await_stderr(fmt::format("step  {}/", 3 + round));
+    program.send(SIGINT);
+    CHECK(program.wait().code == 128 + SIGINT);
+    CHECK(status_of(run_dir).at("state") == "interrupted");
+    CHECK(status_of(run_dir).at("exit") == 128 + SIGINT);
+  }
+}
+
 TEST_CASE("SIGUSR2 saves and the run goes on", "[stop]") {
   const TempDir folder;
   for (const char* processes : {"1", "2"}) {

@@ -68,6 +68,11 @@ TEST_CASE("a folder that cannot hold two checkpoints is refused", "[run_dir]") {
   CHECK(id_of([&] { colossal::check_writable(folder.path(), kExbibyte); }) == "disk-low");
   CHECK(id_of([&] { colossal::check_writable(folder.path(), 0); }).empty());
   CHECK(fs::is_empty(folder.path()));
+  const fs::path made = folder.path() / "runs" / "new";
+  CHECK(id_of([&] { colossal::check_writable(made, kExbibyte); }) == "disk-low");
+  CHECK_FALSE(fs::exists(made));
+  CHECK(id_of([&] { colossal::check_writable(made, 0); }).empty());
+  CHECK(fs::is_empty(made));
 }
 
 TEST_CASE("a file where the folder should be is refused", "[run_dir]") {
