@@ -5,7 +5,7 @@ from common import CPP, main
 
 INCLUDE = re.compile(r"#\s*include\s*<([^>]+)>")
 NEVER = re.compile(r"torch/(torch|types|extension)\.h|torch/nn\b.*|ATen/(ATen|Functions)\.h|iostream")
-AUTOGRAD_OR_C10D = re.compile(r"torch/csrc/.*")
+AUTOGRAD = re.compile(r"torch/csrc/.*")
 PARSERS_AND_FILES = re.compile(r"yaml-cpp/.*|hdf5\.h|CLI/.*")
 TORCH = re.compile(r"(ATen|c10|torch)/.*")
 # What public headers may have: base types that Tensor.h includes anyway, so naming them costs nothing.
@@ -17,11 +17,12 @@ def check_include(lint, path, number, name):
     header = path.suffix == ".hpp"
     private = {"detail", "kernels"} & set(path.parts)  # included by the .cpp files of one folder only
     public = header and path.parts[0] == "src" and not private
+    c10d = name.startswith("torch/csrc/distributed/")
     if NEVER.fullmatch(name):
         lint.report(path, number, f"<{name}> is never included: use narrow headers")
-    elif name.startswith("torch/csrc/distributed/") and path.parts[:2] != ("src", "comm"):
+    elif c10d and path.parts[:2] != ("src", "comm"):
         lint.report(path, number, f"<{name}>: c10d stays in src/comm")
-    elif header and (AUTOGRAD_OR_C10D.fullmatch(name) or (public and PARSERS_AND_FILES.fullmatch(name))):
+    elif header and (c10d or (AUTOGRAD.fullmatch(name) and not private) or (public and PARSERS_AND_FILES.fullmatch(name))):
         lint.report(path, number, f"<{name}> belongs in a .cpp file, not in a header")
     elif public and TORCH.fullmatch(name) and name not in PUBLIC:
         lint.report(path, number, f"<{name}>: public headers include ATen/core/Tensor.h and nothing heavier of torch")

@@ -51,7 +51,10 @@ class SerialLinear : public Linear {
   }
 
   at::Tensor forward_onto(const at::Tensor& residual_bso, const at::Tensor& x_bsi) override {
-    check(!activation_, ErrorKind::internal, "layer-use", "an activation comes before a residual");
+    check(!activation_,
+          ErrorKind::internal,
+          "layer-use",
+          "a residual is added to the result of an activation");
     return linear_onto(
         residual_bso, x_bsi, weight_.tensor(), bias_ ? bias_->tensor() : at::Tensor(), rebuild_);
   }

@@ -151,6 +151,17 @@ void check_labels(const at::Tensor& labels_m, std::int64_t vocabulary) {
   }
 }
 
+/// z *= by. Not by ATen, which rounds the factor to 16 bits: that of a long batch is below what
+/// fp16 knows.
+template <class S>
+void scale(S* z, std::int64_t count, Wide<S> by) {
+  parallel_rows(count, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      z[i] = store<S>(load(z[i]) * by);
+    }
+  });
+}
+
 }  // namespace
 
 double loss_grad_scale(at::ScalarType dtype) noexcept {
@@ -196,16 +207,10 @@ void scale_loss_grad(at::Tensor& logits_grad, const at::Tensor& loss_grad, doubl
   if (logits_grad.is_cuda()) {
     cuda::scale_loss_grad(logits_grad, loss_grad, grad_factor);
   } else if (const double factor = loss_grad.item<double>(); factor != grad_factor) {
-    // not by ATen, which rounds the factor to 16 bits: that of a long batch is below what fp16
-    // knows
     with_floating(logits_grad, [&]<class T>(T) {
-      T* const z = logits_grad.mutable_data_ptr<T>();
-      const auto by = static_cast<Wide<T>>(factor / grad_factor);
-      parallel_rows(logits_grad.numel(), 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          z[i] = store<T>(load(z[i]) * by);
-        }
-      });
+      scale(logits_grad.mutable_data_ptr<T>(),
+            logits_grad.numel(),
+            static_cast<Wide<T>>(factor / grad_factor));
     });
   }
 }

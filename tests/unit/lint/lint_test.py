@@ -103,6 +103,9 @@ class Includes(LintCase):
 
     def test_rejects_autograd_and_ops_in_public_headers(self):
         self.rejects("includes", {"src/nn/a.hpp": HEADER + "#include <torch/csrc/autograd/variable.h>\n"}, "belongs in a .cpp")
+        self.rejects("includes", {"src/comm/detail/a.hpp": HEADER + "#include <torch/csrc/distributed/c10d/Store.hpp>\n"},
+                     "belongs in a .cpp")
+        self.accepts("includes", {"src/nn/detail/a.hpp": HEADER + "#include <torch/csrc/autograd/variable.h>\n"})
         self.rejects("includes", {"src/nn/a.hpp": HEADER + "#include <ATen/ops/mm.h>\n"}, "nothing heavier of torch")
 
     def test_rejects_c10d_outside_comm(self):

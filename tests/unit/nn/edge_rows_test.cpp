@@ -46,7 +46,7 @@ TEST_CASE("no rows, and no columns, are no trouble", "[kernels][extremes]") {
       require_all(back.weight_h, 0);
       require_all(back.bias_h, 0);
       at::Tensor logits = at::empty(shape, dtype);
-      CHECK(kernels::token_loss(logits, at::empty({0}, at::kLong), shape[1], true) == 0);
+      CHECK(kernels::token_loss(logits, at::empty({0}, at::kLong), shape[1], 1.0) == 0);
     }
     const at::Tensor table = normal_tensor({4, 3}, "table", dtype);
     const at::Tensor nobody = at::empty({0}, at::kLong);
@@ -202,11 +202,11 @@ TEST_CASE("losses of logits as large as there are", "[kernels][extremes]") {
     at::Tensor sure = at::full({2, kWide}, -largest(dtype) / 4, at::dtype(dtype));
     sure.select(1, 0).fill_(largest(dtype) / 4);
     at::Tensor wrong = sure.neg();
-    CHECK(kernels::token_loss(sure, labels, kWide, true) == 0);
-    require_vanishing(sure);  // nothing to learn
-    const double loss = kernels::token_loss(wrong, labels, kWide, true);
-    CHECK(loss > largest(dtype) / 4);
     const double scale = kernels::loss_grad_scale(dtype);
+    CHECK(kernels::token_loss(sure, labels, kWide, scale) == 0);
+    require_vanishing(sure);  // nothing to learn
+    const double loss = kernels::token_loss(wrong, labels, kWide, scale);
+    CHECK(loss > largest(dtype) / 4);
     require_all(wrong.select(1, 0), -scale);
     CHECK(wrong.narrow(1, 1, kWide - 1).to(at::kDouble).sum().item<double>() ==
           Approx(2 * scale).epsilon(dtype == at::kBFloat16 ? 1e-2 : 1e-3));
@@ -220,8 +220,8 @@ TEST_CASE("columns beyond the vocabulary may hold anything", "[kernels][extremes
     padded.select(1, 30).fill_(kNan);
     padded.select(1, 36).fill_(kInfinity);
     const at::Tensor labels = at::arange(4);
-    CHECK(kernels::token_loss(padded, labels, 30, true) ==
-          kernels::token_loss(plain, labels, 30, true));
+    CHECK(kernels::token_loss(padded, labels, 30, 1.0) ==
+          kernels::token_loss(plain, labels, 30, 1.0));
     CHECK(at::equal(padded.narrow(1, 0, 30), plain));
     require_all(padded.narrow(1, 30, 7), 0);
   }

@@ -57,6 +57,17 @@ TEST_CASE("layers declare canonical parameters, replicated where samples differ"
   REQUIRE(f.layers->token_loss(3)->parameters().empty());
 }
 
+TEST_CASE("a residual is never added behind an activation", "[nn]") {
+  Fixture f;
+  const auto layer = f.layers->expand({"up", 3, 5, true, {}, kNormal, ActivationKind::gelu});
+  try {
+    (void)layer->forward_onto(at::zeros({1, 2, 5}), at::zeros({1, 2, 3}));
+    FAIL("it was accepted");
+  } catch (const Error& error) {
+    REQUIRE(error.id() == "layer-use");
+  }
+}
+
 TEST_CASE("the vocabulary is stored padded and checked; a tied head names its owner", "[nn]") {
   Fixture f;
   const auto table = f.layers->vocabulary({"embed.tokens", 5, 8, 3, kNormal});

@@ -206,7 +206,7 @@ TEST_CASE("console lines have the fixed order of config-and-cli 10 and align", "
       R"(step  \d/6 {2,}loss \d+\.\d{4}  lr \d\.\d\de-\d\d  gnorm \d+\.\d\d\*?  tok/s [\d.]+k?  )"
       R"([\d.e-]+ s/step \(data \d+%\)  mem \d+\.\d GiB  eta \d+s)");
   const std::regex eval_line(
-      R"(eval  step \d {2,}loss \d+\.\d{4}  ppl \d+\.\d\d  1 batches  \d+\.\d s)");
+      R"(eval  step \d {2,}loss \d+\.\d{4}  ppl \d+\.\d\d  1 batch  \d+\.\d s)");
   const std::regex ckpt_line(
       R"(ckpt  step \d {2,}saved [\d.]+ [kM]B in \d+\.\d s -> checkpoints/step-0000000\d)");
   REQUIRE(run.console("step").size() == 6);

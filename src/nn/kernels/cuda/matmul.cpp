@@ -28,7 +28,7 @@ constexpr int kTimedCalls = 5;
 void check_cublas(cublasStatus_t status, const char* call) {
   check(status == CUBLAS_STATUS_SUCCESS,
         ErrorKind::internal,
-        "cublas",
+        "cuda-launch",
         "{} failed: {}; the device may have failed before",
         call,
         cublasLtGetStatusString(status));

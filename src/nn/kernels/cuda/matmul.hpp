@@ -27,7 +27,7 @@ struct EpilogueArrays {
 /// contiguous matrix, all sizes multiples of 8 and starting at multiples of 16 bytes. Undefined
 /// where the library has no kernel for it. The kernel of a shape is chosen by its heuristics, or,
 /// unless deterministic algorithms are asked for (ATen's global switch), by timing the best few at
-/// the first call: the device is waited for then. Errors: internal "cublas" naming the call.
+/// the first call: the device is waited for then. Errors: internal "cuda-launch" naming the call.
 [[nodiscard]] at::Tensor matmul(const at::Tensor& a_mk,
                                 const at::Tensor& b_kn,
                                 Epilogue epilogue = Epilogue::none,

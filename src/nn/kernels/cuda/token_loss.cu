@@ -1,6 +1,6 @@
 // Cross entropy: a block a row, which is read for its largest element and the sum of exponentials,
-// and once more to be overwritten by its gradient: from shared memory where it fits (a row of
-// GPT-2's vocabulary takes 98 KiB of 16 bits, two blocks a multiprocessor), else mostly from cache.
+// and once more to be overwritten by its gradient: from shared memory where two rows fit into that
+// of a multiprocessor, else mostly from cache.
 #include "nn/kernels/cuda/math.cuh"
 #include "nn/kernels/cuda/team.cuh"
 #include "nn/kernels/cuda/token_loss_launch.hpp"
@@ -79,9 +79,8 @@ __device__ inline Softmax<T> block_softmax(Softmax<T> own) {
   return all;
 }
 
-/// f(v, pack, full) for the packs of this thread in a row; `full`: all its elements are below
-/// `vocabulary`. Whole packs, which nearly all are, need no comparison an element, without which
-/// arithmetic would take longer than memory.
+/// f(v, pack, full) for the packs of this thread in a row; `full`: all below `vocabulary`. Without
+/// a comparison an element, which whole packs do not need, memory decides, not arithmetic.
 template <int N, class Load, class F>
 __device__ inline void for_row(std::int64_t vocabulary, const Load& load_at, const F& f) {
   const auto end = static_cast<std::int32_t>(vocabulary);
@@ -112,7 +111,7 @@ __device__ inline Wide<S> exponentials(const Pack<S, N>& pack, int count, Wide<S
   return sum;
 }
 
-/// Where all elements are minus infinity, each counts 0.
+/// Where all are minus infinity, each counts 0.
 template <class T>
 __device__ inline T base_of(T top) {
   return top == lowest<T>() ? T(0) : top;
@@ -165,6 +164,42 @@ __device__ inline Softmax<Wide<S>> own_softmax(const S* z,
   return own;
 }
 
+/// What the gradient of a row is made of.
+template <class S>
+struct Slope {
+  Wide<S> top;
+  Wide<S> inverse;  // factor / sum of exponentials
+  Wide<S> factor;
+  std::int32_t label;
+  std::int32_t end;  // the vocabulary
+
+  [[nodiscard]] __device__ Wide<S> probability(const S& z) const {
+    return Math<S>::exp(load(z) - top) * inverse;
+  }
+
+  /// Of a pack that has neither the label nor padding.
+  template <int N>
+  [[nodiscard]] __device__ Pack<S, N> of(const Pack<S, N>& z) const {
+    Pack<S, N> pack;
+    for (int i = 0; i < N; ++i) {
+      pack.at[i] = store<S>(probability(z.at[i]));
+    }
+    return pack;
+  }
+
+  /// Of any pack, which begins at column v.
+  template <int N>
+  [[nodiscard]] __device__ Pack<S, N> of(const Pack<S, N>& z, std::int32_t v) const {
+    Pack<S, N> pack;
+    for (int i = 0; i < N; ++i) {
+      const Wide<S> p = probability(z.at[i]);
+      const Wide<S> d = v + i == label ? p - factor : p;
+      pack.at[i] = store<S>(v + i < end ? d : Wide<S>(0));
+    }
+    return pack;
+  }
+};
+
 /// Overwrites the row by (softmax - onehot) * grad_scale; zero in the padding.
 template <class S, int N, bool kShared>
 __device__ inline void write_gradient(const Args<S>& a,
@@ -172,29 +207,19 @@ __device__ inline void write_gradient(const Args<S>& a,
                                       const Pack<S, N>* copy,
                                       std::int64_t label,
                                       const Softmax<Wide<S>>& all) {
-  using T = Wide<S>;
-  const T inverse = a.grad_scale / all.sum;
-  const auto end = static_cast<std::int32_t>(a.vocabulary);
-  const auto at = static_cast<std::int32_t>(label);
-  const auto probability = [&](const S& x) { return Math<S>::exp(load(x) - all.top) * inverse; };
+  const Slope<S> slope{all.top,
+                       a.grad_scale / all.sum,
+                       a.grad_scale,
+                       static_cast<std::int32_t>(label),
+                       static_cast<std::int32_t>(a.vocabulary)};
   const auto read = [&](std::int32_t v) { return kShared ? copy[v / N] : load_pack<N>(z + v); };
   for_row<N>(a.vocabulary, read, [&](std::int32_t v, const Pack<S, N>& from, bool full) {
-    Pack<S, N> pack;
-    for (int i = 0; i < N; ++i) {
-      pack.at[i] = store<S>(probability(from.at[i]));
-    }
-    if (!full || (at >= v && at < v + N)) {
-      for (int i = 0; i < N; ++i) {
-        const T p = probability(from.at[i]);
-        const T d = v + i == at ? p - a.grad_scale : p;
-        pack.at[i] = store<S>(v + i < end ? d : T(0));
-      }
-    }
-    store_pack<N>(z + v, pack);
+    const bool plain = full && (slope.label < v || slope.label >= v + N);
+    store_pack<N>(z + v, plain ? slope.template of<N>(from) : slope.template of<N>(from, v));
   });
-  for (std::int64_t v = (a.vocabulary + N - 1) / N * N + threadIdx.x; v < a.width;
-       v += blockDim.x) {
-    z[v] = store<S>(T(0));
+  const std::int64_t packs = (a.vocabulary + N - 1) / N;
+  for (std::int64_t v = packs * N + threadIdx.x; v < a.width; v += blockDim.x) {
+    z[v] = store<S>(Wide<S>(0));
   }
 }
 
@@ -283,6 +308,9 @@ inline int shared_bytes_of(std::int64_t row_bytes) {
 
 template <class S, int N>
 cudaError_t start(const Args<S>& a, std::int64_t rows, cudaStream_t stream) {
+  if (rows == 0) {
+    return cudaSuccess;
+  }
   const auto blocks = static_cast<unsigned>(rows);
   const std::int64_t packs = (a.width + N - 1) / N;
   // Short rows stay in the cache between the two reads.
@@ -333,12 +361,10 @@ cudaError_t launch_token_loss(ElementType type, const TokenLoss& args, cudaStrea
                     static_cast<Wide<S>>(args.grad_scale),
                     args.want_grad};
     const bool packs = args.width % kPack<S> == 0 && aligned(a.logits);
-    if (args.rows > 0) {
-      const cudaError_t status =
-          packs ? start<S, kPack<S>>(a, args.rows, stream) : start<S, 1>(a, args.rows, stream);
-      if (status != cudaSuccess) {
-        return status;
-      }
+    const cudaError_t status =
+        packs ? start<S, kPack<S>>(a, args.rows, stream) : start<S, 1>(a, args.rows, stream);
+    if (status != cudaSuccess) {
+      return status;
     }
     sum_kernel<<<1, kMostTeam, 0, stream>>>(
         args.row_loss_m, args.rows, static_cast<Wide<S>*>(args.loss));
