@@ -1,6 +1,5 @@
 // Cross entropy: a block a row, which is read for its largest element and the sum of exponentials,
-// and once more to be overwritten by its gradient: from shared memory where two rows fit into that
-// of a multiprocessor, else mostly from cache.
+// and once more to be overwritten: from shared memory where two rows fit there, else from cache.
 #include "nn/kernels/cuda/math.cuh"
 #include "nn/kernels/cuda/team.cuh"
 #include "nn/kernels/cuda/token_loss_launch.hpp"
