@@ -333,7 +333,8 @@ class HeadBlock : public Block {
     if (rows < tokens) {  // gradients are kept in place of logits
       cost.activation_bytes = tokens * ((2 * hidden_ + norm) * item + statistics) +
                               hidden_ * padded_ * wide_bytes_of(layers_.hidden(shape, hidden_));
-      cost.forward_bytes = rows * (padded_ + hidden_) * item;
+      // of dtypes without a kernel that adds, the weight's gradient of some rows
+      cost.forward_bytes = rows * (padded_ + hidden_) * item + hidden_ * padded_ * item;
       cost.backward_bytes = tokens * hidden_ * item;
       return cost;
     }

@@ -175,7 +175,11 @@ class LayerFactory {
 };
 
 /// The factory of tensor size 1: every layer whole on its rank. Keeps a reference to `context`.
-[[nodiscard]] std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context,
-                                                           const Recompute& recompute = {});
+/// `logit_rows`: most tokens whose logits a head makes at a time; unset: all on a CPU, as many as
+/// products need for their full rate on a GPU.
+[[nodiscard]] std::unique_ptr<LayerFactory> serial_factory(
+    const ParallelContext& context,
+    const Recompute& recompute = {},
+    std::optional<std::int64_t> logit_rows = std::nullopt);
 
 }  // namespace colossal

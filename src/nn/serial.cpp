@@ -258,13 +258,10 @@ class SerialAttention : public AttentionCore {
 /// Tokens whose logits a GPU holds at a time: enough for products at full rate.
 constexpr std::int64_t kLogitRows = 16'384;
 
-std::int64_t logit_rows_of(at::Device device, std::int64_t tokens) {
-  return device.is_cpu() ? tokens : std::min(tokens, kLogitRows);
-}
-
 class SerialTokenLoss : public TokenLoss {
  public:
-  explicit SerialTokenLoss(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
+  SerialTokenLoss(std::int64_t vocabulary, std::optional<std::int64_t> logit_rows)
+      : vocabulary_(vocabulary), logit_rows_(logit_rows) {}
 
   at::Tensor forward(const at::Tensor& logits_bsv,
                      const at::Tensor& labels_bs,
@@ -276,24 +273,46 @@ class SerialTokenLoss : public TokenLoss {
                           const at::Tensor& x_bsh,
                           const at::Tensor& labels_bs,
                           std::optional<double> loss_factor) override {
-    const std::int64_t rows = logit_rows_of(x_bsh.device(), labels_bs.numel());
-    if (!loss_factor || !at::GradMode::is_enabled() || rows == labels_bs.numel()) {
+    const std::int64_t rows = std::min(logit_rows_.value_or(labels_bs.numel()), labels_bs.numel());
+    if (rows < labels_bs.numel() && !at::GradMode::is_enabled()) {
+      return loss_in_parts(head, x_bsh.flatten(0, 1), labels_bs.flatten(), rows);
+    }
+    if (rows == labels_bs.numel() || !loss_factor) {
       return forward(head.forward(x_bsh), labels_bs, loss_factor);
     }
-    const at::Tensor& weight_vh = head.parameters().front()->tensor();
-    return head_loss(x_bsh, weight_vh, labels_bs, vocabulary_, *loss_factor, rows);
+    const std::vector<Parameter*> weights = head.parameters();
+    check(weights.size() == 1, ErrorKind::internal, "layer-use", "a head has a weight and no bias");
+    return head_loss(x_bsh, weights[0]->tensor(), labels_bs, vocabulary_, *loss_factor, rows);
   }
 
   std::vector<Parameter*> parameters() override { return {}; }
 
  private:
+  at::Tensor loss_in_parts(Linear& head,
+                           const at::Tensor& x_mh,
+                           const at::Tensor& labels_m,
+                           std::int64_t rows) {
+    at::Tensor sum;
+    for (std::int64_t begin = 0; begin < labels_m.size(0); begin += rows) {
+      const std::int64_t count = std::min(rows, labels_m.size(0) - begin);
+      const at::Tensor logits = head.forward(x_mh.narrow(0, begin, count).unsqueeze(0));
+      const at::Tensor loss = forward(logits, labels_m.narrow(0, begin, count), std::nullopt);
+      sum = sum.defined() ? sum.add(loss) : loss;
+    }
+    return sum;
+  }
+
   std::int64_t vocabulary_;
+  std::optional<std::int64_t> logit_rows_;
 };
 
 class SerialFactory : public LayerFactory {
  public:
-  SerialFactory(const ParallelContext& context, const Recompute& recompute, KvCache* cache)
-      : context_(context), recompute_(recompute), cache_(cache) {}
+  SerialFactory(const ParallelContext& context,
+                const Recompute& recompute,
+                KvCache* cache,
+                std::optional<std::int64_t> logit_rows)
+      : context_(context), recompute_(recompute), cache_(cache), logit_rows_(logit_rows) {}
 
   std::unique_ptr<Linear> expand(const LinearSpec& spec) override {
     return std::make_unique<SerialLinear>(spec, recompute_);
@@ -320,10 +339,10 @@ class SerialFactory : public LayerFactory {
     return std::make_unique<SerialDropout>(spec, context_.seed());
   }
   std::unique_ptr<TokenLoss> token_loss(std::int64_t vocabulary) override {
-    return std::make_unique<SerialTokenLoss>(vocabulary);
+    return std::make_unique<SerialTokenLoss>(vocabulary, logit_rows_);
   }
   [[nodiscard]] std::int64_t logit_rows(std::int64_t tokens) const override {
-    return logit_rows_of(context_.device(), tokens);
+    return std::min(tokens, logit_rows_.value_or(tokens));
   }
 
   [[nodiscard]] BoundarySpec hidden(const BatchShape& shape, std::int64_t size) const override {
@@ -339,17 +358,22 @@ class SerialFactory : public LayerFactory {
   const ParallelContext& context_;
   Recompute recompute_;
   KvCache* cache_;
+  std::optional<std::int64_t> logit_rows_;
 };
 
 }  // namespace
 
 std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context,
-                                             const Recompute& recompute) {
-  return std::make_unique<SerialFactory>(context, recompute, nullptr);
+                                             const Recompute& recompute,
+                                             std::optional<std::int64_t> logit_rows) {
+  if (!logit_rows && !context.device().is_cpu()) {
+    logit_rows = kLogitRows;
+  }
+  return std::make_unique<SerialFactory>(context, recompute, nullptr, logit_rows);
 }
 
 std::unique_ptr<LayerFactory> serial_factory(const ParallelContext& context, KvCache& cache) {
-  return std::make_unique<SerialFactory>(context, Recompute{}, &cache);
+  return std::make_unique<SerialFactory>(context, Recompute{}, &cache, std::nullopt);
 }
 
 }  // namespace colossal

@@ -65,6 +65,9 @@ void use_device(at::Device device) {
   }
   at::globalContext().setAllowTF32CuBLAS(false);
   at::globalContext().setAllowTF32CuDNN(false);
+  // Long sums of 16 bits are cut into parts, which are added in fp32.
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);
+  at::globalContext().setAllowFP16ReductionCuBLAS(false);
 }
 
 std::string describe_device(at::Device device) {

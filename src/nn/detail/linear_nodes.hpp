@@ -40,8 +40,15 @@ struct LinearActFunction : Function<LinearActFunction> {
     const bool fused = kernels::cuda::fuses_gelu(x_mi, weight, kind);
     ctx->saved_data["kind"] = static_cast<std::int64_t>(kind);
     ctx->saved_data["fused"] = fused;
-    const kernels::cuda::LinearGelu result =
-        fused ? kernels::cuda::linear_gelu(x_mi, weight, bias) : apart(x_mi, weight, bias, kind);
+    kernels::cuda::LinearGelu result;
+    if (!fused) {
+      result = apart(x_mi, weight, bias, kind);
+    } else if (rebuild == Rebuild::nothing) {
+      result = kernels::cuda::linear_gelu(x_mi, weight, bias);
+    } else {  // by the kernels of rebuild(), whose bits must be these
+      result.pre_mf = product(bias, x_mi, weight.t());
+      result.y_mf = kernels::bias_act_forward(result.pre_mf, {}, kind);
+    }
     const bool drop = rebuild == Rebuild::product;
     ctx->save_for_backward({keep(ctx, "x", x), weight, bias, drop ? at::Tensor() : result.pre_mf});
     return result.y_mf.view(with_last(x, weight.size(0)));

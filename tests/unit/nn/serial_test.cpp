@@ -5,10 +5,12 @@
 #include "support/close.hpp"
 #include "unit/nn/nn_helpers.hpp"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -55,6 +57,41 @@ TEST_CASE("layers declare canonical parameters, replicated where samples differ"
   REQUIRE(f.layers->attention({"a", 2, 2, 4, true, 0, false})->parameters().empty());
   REQUIRE(f.layers->dropout({"a", 0.1})->parameters().empty());
   REQUIRE(f.layers->token_loss(3)->parameters().empty());
+}
+
+TEST_CASE("a head with few logits at a time has the loss and gradients of one with all", "[nn]") {
+  const ParallelContext context{fp64_config()};
+  const at::Tensor labels = at::arange(14, at::kLong).view({2, 7}).remainder(5);
+  const at::Tensor values = normal_tensor({2, 7, 6}, "x");
+  const auto run = [&](std::optional<std::int64_t> logit_rows, bool training) {
+    const auto layers = serial_factory(context, {}, logit_rows);
+    const auto head = layers->head({"head", 6, 5, 8, "", kNormal});
+    const auto loss = layers->token_loss(5);
+    const std::vector<Parameter*> weights = head->parameters();
+    materialize(weights, context);
+    const at::AutoGradMode mode(training);
+    const at::Tensor x = values.clone().set_requires_grad(training);
+    const auto factor = training ? std::optional(0.25) : std::nullopt;
+    const at::Tensor sum = loss->forward_head(*head, x, labels, factor);
+    std::vector<at::Tensor> results = {sum.detach()};
+    if (training) {
+      sum.backward(at::full_like(sum, 0.25));
+      results.insert(results.end(), {x.grad(), weights[0]->tensor().grad()});
+    }
+    return results;
+  };
+  for (const bool training : {true, false}) {
+    const auto whole = run({}, training);
+    for (const std::int64_t rows : {1, 5, 14, 100}) {
+      const auto parts = run(rows, training);
+      REQUIRE(parts.size() == whole.size());
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        require_close(whole[i], parts[i], 1e-14, "result " + std::to_string(i));
+      }
+    }
+  }
+  REQUIRE(serial_factory(context, {}, 5)->logit_rows(14) == 5);
+  REQUIRE(serial_factory(context)->logit_rows(14) == 14);
 }
 
 TEST_CASE("a residual is never added behind an activation", "[nn]") {

@@ -26,7 +26,7 @@ bool is_half(const at::Tensor& x) {
 /// A matrix or the transpose of one, without gaps, of whole packs.
 bool is_packed(const at::Tensor& x) {
   const bool dense = x.is_contiguous() || x.t().is_contiguous();
-  return dense && x.size(1) % kPack == 0 && x.size(0) % kPack == 0 &&
+  return dense && x.numel() > 0 && x.size(1) % kPack == 0 && x.size(0) % kPack == 0 &&
          reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
 }
 
@@ -92,7 +92,8 @@ bool fuses_residual(const at::Tensor& residual_mo,
                     const at::Tensor& x_mi,
                     const at::Tensor& weight_oi) {
   return x_mi.is_cuda() && is_half(x_mi) && residual_mo.scalar_type() == x_mi.scalar_type() &&
-         are_packed({residual_mo, x_mi, weight_oi});
+         residual_mo.is_contiguous() && residual_mo.size(0) == x_mi.size(0) &&
+         residual_mo.size(1) == weight_oi.size(0) && are_packed({residual_mo, x_mi, weight_oi});
 }
 
 at::Tensor product_onto(const at::Tensor& residual_mn,

@@ -2,6 +2,7 @@
 // so b comes first.
 #include "nn/kernels/cuda/matmul.hpp"
 
+#include "mesh/device_timer.hpp"
 #include "nn/kernels/cuda/glue.hpp"
 
 #include <ATen/Context.h>
@@ -198,51 +199,31 @@ cublasStatus_t multiply(const Operation& operation,
                         stream);
 }
 
-/// Two events, and the time between them.
-class Stopwatch {
- public:
-  explicit Stopwatch(cudaStream_t stream) : stream_(stream) {
-    check_launch(cudaEventCreate(&begin_), "event");
-    check_launch(cudaEventCreate(&end_), "event");
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-
-  void start() { check_launch(cudaEventRecord(begin_, stream_), "event"); }
-  /// Milliseconds since start(); waits for the stream.
-  [[nodiscard]] float stop() {
-    check_launch(cudaEventRecord(end_, stream_), "event");
-    check_launch(cudaEventSynchronize(end_), "event");
-    float milliseconds = 0;
-    check_launch(cudaEventElapsedTime(&milliseconds, begin_, end_), "event");
-    return milliseconds;
-  }
-
- private:
-  cudaStream_t stream_;
-  cudaEvent_t begin_ = nullptr;
-  cudaEvent_t end_ = nullptr;
-};
-
 struct Candidates {
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
   int count = 0;
 };
 
+template <class T>
+void set(const Preference& preference,
+         cublasLtMatmulPreferenceAttributes_t attribute,
+         const T& value) {
+  check_cublas(
+      cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
+      "cublasLtMatmulPreferenceSetAttribute");
+}
+
 Candidates candidates_of(const Operation& operation, const Plan& plan) {
   cublasLtMatmulPreference_t created = nullptr;
   check_cublas(cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate");
   const Preference preference(created);
-  const std::size_t workspace = at::cuda::getCUDABlasLtWorkspaceSize();
-  check_cublas(cublasLtMatmulPreferenceSetAttribute(preference.get(),
-                                                    CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                    &workspace,
-                                                    sizeof(workspace)),
-               "cublasLtMatmulPreferenceSetAttribute");
+  set(preference,
+      CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+      static_cast<std::uint64_t>(at::cuda::getCUDABlasLtWorkspaceSize()));
+  // By default the library may add parts of a long sum in 16 bits.
+  set(preference,
+      CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   Candidates candidates;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(at::cuda::getCurrentCUDABlasLtHandle(),
@@ -263,25 +244,34 @@ Candidates candidates_of(const Operation& operation, const Plan& plan) {
   return candidates;
 }
 
-/// The fastest of the candidates on these arrays; each writes the same result, several times.
+/// The one that the library thinks best, -1 if there is none.
+int first_of(const Candidates& candidates) {
+  return candidates.count > 0 && candidates.found.front().state == CUBLAS_STATUS_SUCCESS ? 0 : -1;
+}
+
+/// The fastest of the candidates on these arrays, -1 if none runs; each writes the same result,
+/// several times.
 int fastest(const Candidates& candidates,
             const Operation& operation,
             const Plan& plan,
             const Pointers& at,
             cudaStream_t stream) {
-  Stopwatch watch(stream);
-  int best = 0;
-  float best_time = std::numeric_limits<float>::infinity();
+  const std::unique_ptr<DeviceTimer> timer =
+      make_device_timer(c10::cuda::getCurrentCUDAStream().device());
+  int best = -1;
+  double best_time = std::numeric_limits<double>::infinity();
   for (int i = 0; i < candidates.count; ++i) {
-    const cublasLtMatmulAlgo_t& algorithm = candidates.found.at(static_cast<std::size_t>(i)).algo;
-    if (multiply(operation, plan, algorithm, at, stream) != CUBLAS_STATUS_SUCCESS) {
+    const cublasLtMatmulHeuristicResult_t& found = candidates.found.at(static_cast<std::size_t>(i));
+    const cublasLtMatmulAlgo_t& algorithm = found.algo;
+    if (found.state != CUBLAS_STATUS_SUCCESS ||
+        multiply(operation, plan, algorithm, at, stream) != CUBLAS_STATUS_SUCCESS) {
       continue;
     }
-    watch.start();
+    timer->start();
     for (int call = 0; call < kTimedCalls; ++call) {
       check_cublas(multiply(operation, plan, algorithm, at, stream), "cublasLtMatmul");
     }
-    const float time = watch.stop();
+    const double time = timer->stop();
     if (time < best_time) {
       best_time = time;
       best = i;
@@ -297,11 +287,11 @@ Plan make_plan(const Key& key, const Pointers& at, cudaStream_t stream) {
   plan.out = make_layout(key.out_dtype, key.n, key.m, key.n);
   const Operation operation = make_operation(key, at);
   const Candidates candidates = candidates_of(operation, plan);
-  plan.found = candidates.count > 0;
+  const int best = key.deterministic || candidates.count == 1
+                       ? first_of(candidates)
+                       : fastest(candidates, operation, plan, at, stream);
+  plan.found = best >= 0;
   if (plan.found) {
-    const int best = key.deterministic || candidates.count == 1
-                         ? 0
-                         : fastest(candidates, operation, plan, at, stream);
     plan.algorithm = candidates.found.at(static_cast<std::size_t>(best)).algo;
   }
   return plan;
@@ -321,7 +311,7 @@ class Plans {
     }
     Pointers trial = at;
     const at::Tensor scratch =
-        key.adds ? at::empty_like(out_mn) : out_mn;  // trials must not add to it
+        at.added == at.out ? at::empty_like(out_mn) : out_mn;  // trials must not add to it
     trial.out = scratch.mutable_data_ptr();
     return plans_.emplace(key, make_plan(key, trial, stream)).first->second;
   }
