@@ -150,6 +150,8 @@ class Train(Folder):
                                     (["--nproc=2", "--dry-run", "--resume", "b", "-q", "a.yaml", "--set", "x=1"], "a.yaml"),
                                     (["--overwrite", "--output-dir", "runs/x", "my file.yaml"], "my file.yaml"),
                                     (["--diagnostics", "json", "a.yaml"], "a.yaml"),
+                                    (["--color", "never", "--launch", "slurm", "--master-addr", "h", "--master-port", "1", "a.yaml"], "a.yaml"),
+                                    (["--rendezvous", "file:r", "--max-restarts", "3", "--restart-delay", "1", "a.yaml"], "a.yaml"),
                                     (["--dry-run", "--", "a.yaml"], "a.yaml"), (["--", "-odd.yaml"], "-odd.yaml"), (["--"], ""),
                                     (["--dry-run", "--set"], ""), (["--set", "a.yaml"], "")):
             done = run("bash", "-euo", "pipefail", "-c", function + 'config_of "$@"', "-", *arguments)
@@ -182,8 +184,8 @@ class Sample(Folder):
         path.write_text("".join(f"# {comment}\n" for comment in comments) + "version: 1\n", encoding="utf-8")
         return path
 
-    def train(self, *arguments):
-        return run(self.folder / "scripts" / "train.sh", *arguments)
+    def train(self, *arguments, **options):
+        return run(self.folder / "scripts" / "train.sh", *arguments, **options)
 
     def calls(self):
         return (self.folder / "build" / "cpu" / "colossal-train.calls").read_text(encoding="utf-8").splitlines()
@@ -202,6 +204,12 @@ class Sample(Folder):
             self.train("--", self.config(comment))
         trainings = [call for call in self.calls() if call.startswith("train")]
         self.assertEqual(trainings, [f"train --nproc auto -- {self.folder}/a.yaml"] * 2)
+
+    def test_started_by_a_launcher_it_is_one_of_its_processes(self):
+        config = self.config("sample: And")
+        for name in ("RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_ID"):
+            self.train(config, env={**os.environ, name: "0"})
+        self.assertEqual(self.calls(), [f"train {config}"] * 4)
 
     def test_a_failed_setup_or_build_ends_the_script(self):
         for function in ("setup_build", "configure", "build"):
@@ -227,7 +235,7 @@ class Sample(Folder):
         self.assertEqual([call.split()[0] for call in self.calls()], ["train", "train"])
 
     def test_signals_reach_the_run_once_and_its_exit_code_counts(self):
-        codes = {"INT": 130, "TERM": 143, "HUP": 129, "QUIT": 131}
+        codes = {"INT": 130, "TERM": 143, "HUP": 129, "QUIT": 131, "USR1": 75, "USR2": 138}
         self.stand_in("".join(f'trap "echo {name}; exit {code}" {name}\n' for name, code in codes.items()) +
                       'echo ready >&2\nfor _ in {1..600}; do sleep 0.05; done')
         for name, code in codes.items():
