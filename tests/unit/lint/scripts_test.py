@@ -1,5 +1,7 @@
 # Do the scripts around the program keep their word: data preparation, installing, counting tests, plotting?
+import contextlib
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -10,6 +12,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -304,6 +307,42 @@ case "$*" in *commands*) cat commands ;; *expand*) cat $(($(grep -c expand calls
                 out, _ = script.communicate(timeout=20)
             self.assertEqual(script.returncode, 75, out)
             self.assertEqual([log.read_text(encoding="utf-8") for log in logs], ["ready\nSIGTERM\n"] * 2, name)
+
+
+class Bundle(Folder):
+    def setUp(self):
+        super().setUp()
+        lines = (SCRIPTS / "gpu_bundle.sh").read_text(encoding="utf-8")
+        starter = self.folder / "run"
+        starter.write_text(lines.split("<<'STARTER'\n")[1].split("\nSTARTER\n")[0] + "\n", encoding="utf-8")
+        starter.chmod(0o755)
+        self.program("colossal-train", 'echo "$0 $*"')
+        self.env = {**self.program("python3", "echo /packages"), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        subprocess.run(["tar", "-czf", self.folder / "programs.tar.gz", "-C", self.folder, "bin"], check=True)
+
+    def test_unpacks_to_the_users_own_cache_and_starts_nothing_of_others(self):
+        done = [run(self.folder / "run", "colossal-train", "a b", env=self.env) for _ in range(2)]
+        unpacked, = (self.folder / "cache").iterdir()
+        self.assertEqual([(one.returncode, one.stdout) for one in done], [(0, f"{unpacked}/bin/colossal-train a b\n")] * 2, done)
+        if os.getuid() == 0:  # others cannot give folders away
+            os.chown(unpacked, 1, 1)
+            other = run(self.folder / "run", "colossal-train", env=self.env)
+            self.assertEqual((other.returncode, other.stdout), (9, ""))
+            self.assertIn("belongs to another user", other.stderr)
+
+
+class Tokenizers(unittest.TestCase):
+    def test_the_comparison_fails_if_few_lines_were_compared(self):
+        stand_ins = {name: unittest.mock.MagicMock() for name in ("numpy", "real_text", "tokenizer_ids")}
+        stand_ins["tokenizer_ids"].ids_of = lambda _, texts: [[1]] * len(texts)
+        path = [*sys.path, str(SCRIPTS / "golden")]
+        with unittest.mock.patch.dict(sys.modules, stand_ins), unittest.mock.patch("sys.path", path):
+            import compare_tokenizers
+        for count, expected in ((10000, True), (9999, False)):
+            with unittest.mock.patch.object(compare_tokenizers, "prepared", lambda *call: [[1]] * (count if call[4] == "line" else 1)), \
+                 contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(compare_tokenizers.compare("gpt2", "", "", None, ["a"] * count, None), expected)
+            self.assertEqual("at least 10000 lines" in out.getvalue(), not expected)
 
 
 class Report(unittest.TestCase):
