@@ -42,13 +42,16 @@ import importlib.util, os
 spec = importlib.util.find_spec("torch")
 print(os.path.dirname(os.path.dirname(spec.origin)) if spec else "")')
 [ -n "$packages" ] || { echo "error: ${PYTHON:-python3} has no torch: install torch==2.11.0" >&2; exit 9; }
-# Unpacked once, beside other bundles' programs.
-unpacked=${TMPDIR:-/tmp}/colossal-bundle-$(cksum <"$here/programs.tar.gz" | tr ' ' -)
+# Unpacked once, beside other bundles' programs, where no other user can put programs of his own.
+cache=${XDG_CACHE_HOME:-~/.cache}
+mkdir -p "$cache"
+unpacked=$cache/colossal-bundle-$(cksum <"$here/programs.tar.gz" | tr ' ' -)
 if [ ! -d "$unpacked" ]; then
   fresh=$(mktemp -d "$unpacked.XXXXXX")
   tar -xzf "$here/programs.tar.gz" -C "$fresh"
   mv -T "$fresh" "$unpacked" 2>/dev/null || rm -rf "$fresh" # another process was faster
 fi
+[ -O "$unpacked" ] || { echo "error: $unpacked belongs to another user: XDG_CACHE_HOME names another folder for it" >&2; exit 9; }
 path=$unpacked/lib:$packages/torch/lib
 for folder in "$packages"/nvidia/*/lib; do path=$path:$folder; done
 export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

@@ -5,7 +5,7 @@ readonly program=${COLOSSAL_TRAIN:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && p
 
 usage() {
   cat <<'USAGE'
-usage: scripts/sweep.sh SWEEP.yaml [--parallel K] [--retries N] [--retry-failed] [--stop-on-failure] [--dry-run]
+usage: scripts/sweep.sh SWEEP.yaml [--parallel K] [--retries N] [--retry-failed] [--stop-on-failure] [--accept] [--dry-run]
 
 Runs the trials of `colossal-train sweep expand SWEEP.yaml`. Those that have finished are left out, those that were
 interrupted go on from their checkpoints; a trial that another machine runs is left to it.
@@ -14,6 +14,7 @@ interrupted go on from their checkpoints; a trial that another machine runs is l
   --retries N         start a trial again after exit code 8, 9 or a signal, so often (default 0)
   --retry-failed      also trials that failed before
   --stop-on-failure   start no other trial once one has failed
+  --accept            folders of trials that the sweep no longer has are left alone
   --dry-run           print the commands of what would run
 
 Ends with the table of `sweep status`. Exit code: 0 all have finished, 1 some failed or were not started, 75 some were
@@ -35,13 +36,14 @@ number() {
   fi
 }
 
-sweep='' parallel=1 retries=0 retry_failed=0 stop_on_failure=0 dry_run=0
+sweep='' parallel=1 retries=0 retry_failed=0 stop_on_failure=0 dry_run=0 accept=()
 while [ $# -gt 0 ]; do
   case $1 in
     --parallel) number "$1" "${2-}" 1; parallel=$2; shift ;;
     --retries) number "$1" "${2-}" 0; retries=$2; shift ;;
     --retry-failed) retry_failed=1 ;;
     --stop-on-failure) stop_on_failure=1 ;;
+    --accept) accept=(--accept) ;;
     --dry-run) dry_run=1 ;;
     --help | -h) usage; exit 0 ;;
     -*) fail_usage "unknown option '$1'" ;;
@@ -51,30 +53,43 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$sweep" ] || fail_usage "SWEEP.yaml is missing"
 
-states=$("$program" sweep expand "$sweep") || exit
-commands=$("$program" sweep expand "$sweep" --format commands 2>/dev/null) || exit
+states=$("$program" sweep expand "$sweep" "${accept[@]}") || exit
+commands=$("$program" sweep expand "$sweep" "${accept[@]}" --format commands 2>/dev/null) || exit
 results=$(mktemp -d) || exit 9
 trap 'rm -rf "$results"' EXIT
 stopping=0
-trap 'stopping=1' INT TERM
+# Each signal that the script gets is one SIGTERM to the trials: the second one ends them at once.
+trap 'stopping=1; jobs -rp | xargs -r kill -USR1 2>/dev/null' HUP INT TERM
 
 # Whether the exit code may be another one next time.
 is_passing() { [ "$1" = 8 ] || [ "$1" = 9 ] || { [ "$1" -gt 128 ] && [ "$1" != 130 ] && [ "$1" != 143 ]; }; }
 
-# run_trial NAME COMMAND: to its end, with retries; leaves the exit code in a file of that name.
+# pass_on: a SIGTERM for the trial if there is one and it has not had it.
+pass_on() {
+  if [ -n "$child" ] && [ "$sent" != "$told" ]; then
+    sent=$told
+    kill -TERM "$child" 2>/dev/null
+  fi
+}
+
+# run_trial NAME COMMAND: to its end, with retries; leaves the exit code in a file of that name. The trial is in a session of
+# its own, because a terminal signals all that is in its session or in front: it would be stopped twice, which saves nothing.
 run_trial() {
-  local name=$1 command=$2 left=$retries code child
-  trap 'left=0; kill -TERM "$child" 2>/dev/null' TERM
-  trap 'left=0' INT
+  local name=$1 command=$2 left=$retries code child='' told=0 sent=0
+  [ $stopping = 0 ] || return
+  trap 'left=0; told=$((told + 1)); pass_on' USR1
+  trap 'left=0' HUP INT TERM
   while :; do
-    sh -c "exec $command" >"$results/$name.log" 2>&1 </dev/null &
+    setsid sh -c "exec $command" >"$results/$name.log" 2>&1 </dev/null &
     child=$!
+    pass_on
     wait "$child"
     code=$?
     while kill -0 "$child" 2>/dev/null; do  # a signal has ended the waiting, not the run
       wait "$child"
       code=$?
     done
+    child=''
     if ! is_passing "$code" || [ "$left" -le 0 ]; then
       break
     fi
@@ -86,7 +101,8 @@ run_trial() {
   [ "$code" = 0 ] || grep -E '(^|: )error: ' "$results/$name.log" | head -n 1
 }
 
-failed_so_far() { cat "$results"/*.exit 2>/dev/null | grep -qvxE "0|75"; }
+# Files and here-strings from here on: `... | grep -q` fails under pipefail if grep has found it before all was written.
+failed_so_far() { grep -qvxE "0|75" "$results"/*.exit 2>/dev/null; }
 
 while IFS=$'\t' read -r index id state _ <&3 && IFS= read -r command <&4; do
   name=$(printf '%04d-%s' "$index" "$id")
@@ -107,15 +123,15 @@ while IFS=$'\t' read -r index id state _ <&3 && IFS= read -r command <&4; do
 done 3<<<"$states" 4<<<"$commands"
 [ $dry_run = 0 ] || exit 0
 while [ -n "$(jobs -rp)" ]; do
-  [ $stopping = 0 ] || jobs -rp | xargs -r kill -TERM 2>/dev/null
   wait -n
 done
 
-trap '' INT TERM
-table=$("$program" sweep status "$sweep" 2>/dev/null)
+trap '' HUP INT TERM
+table=$("$program" sweep status "$sweep" "${accept[@]}" 2>/dev/null)
 printf '%s\n' "$table"
 if grep -qxE '75|130|143' "$results"/*.exit 2>/dev/null || [ $stopping = 1 ]; then
   exit 75
 fi
-"$program" sweep expand "$sweep" 2>/dev/null | cut -f 3 | grep -qvx finished && exit 1
+states=$("$program" sweep expand "$sweep" "${accept[@]}" 2>/dev/null)
+grep -qvx finished <<<"$(cut -f 3 <<<"$states")" && exit 1
 exit 0

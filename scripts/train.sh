@@ -9,9 +9,10 @@ usage() {
 usage: scripts/train.sh CONFIG [option of `colossal-train train`]...
        scripts/train.sh --help
 
-Installs what is missing, builds build/cpu/colossal-train (build/cuda/colossal-train where nvcc and a GPU are), makes the data files that CONFIG's line
-`# prepare: scripts/data/NAME.sh` stands for, and trains with `--nproc auto` unless --nproc is given. If CONFIG has a
-line `# sample: TEXT`, it then shows (on stderr) how the trained model continues TEXT.
+Installs what is missing, builds build/cpu/colossal-train (build/cuda/colossal-train where nvcc and a GPU are), makes the
+data files that CONFIG's line `# prepare: scripts/data/NAME.sh` stands for, and trains with `--nproc auto` unless --nproc is
+given. If CONFIG has a line `# sample: TEXT`, it then shows (on stderr) how the trained model continues TEXT. Started by
+torchrun, mpirun, mpiexec or srun, it trains as one of their processes, and shows nothing.
 
 examples:
   scripts/train.sh configs/gpt-kjv-cpu.yaml
@@ -37,13 +38,17 @@ config_of() {
   while [ $# -gt 0 ]; do
     case $1 in
       --) printf '%s\n' "${2:-}" && return ;;
-      --set | --nproc | --resume | --output-dir | --allow | --config-overlay | --diagnostics) shift ;; # its value: below
+      --set | --nproc | --resume | --output-dir | --allow | --config-overlay | --diagnostics | --color | --launch | --master-addr | \
+        --master-port | --rendezvous | --max-restarts | --restart-delay) shift ;; # its value: below
       -*) ;;
       *) printf '%s\n' "$1" && return ;;
     esac
     shift $(($# > 0))
   done
 }
+
+# is_rank: has a launcher started this script, as one of its processes?
+is_rank() { [ -n "${RANK-}${OMPI_COMM_WORLD_SIZE-}${PMI_SIZE-}${SLURM_STEP_ID-}" ]; }
 
 # prepare_data CONFIG: runs the script named by the config's `# prepare:` line, which decides itself if there is work.
 prepare_data() {
@@ -68,7 +73,7 @@ run_stoppable() {
   "$@" &
   child=$!
   local name
-  for name in HUP INT QUIT TERM; do
+  for name in HUP INT QUIT TERM USR1 USR2; do
     # shellcheck disable=SC2064
     trap "kill -$name $child 2>/dev/null" "$name"
   done
@@ -77,7 +82,7 @@ run_stoppable() {
     code=0
     wait "$child" || code=$?
   done
-  trap - HUP INT QUIT TERM
+  trap - HUP INT QUIT TERM USR1 USR2
   set +m
   return "$code"
 }
@@ -120,8 +125,8 @@ prompt=
 if ! has_option help "$@" && [ "$1" != -h ]; then
   config=$(config_of "$@")
   prepare_data "$config"
-  has_option nproc "$@" || options=(--nproc auto)
-  has_option dry-run "$@" || prompt=$(prompt_of "$config")
+  has_option nproc "$@" || is_rank || options=(--nproc auto)
+  has_option dry-run "$@" || is_rank || prompt=$(prompt_of "$config")
 fi
 # Ours come first: behind `--` the program takes no options.
 [ -z "$prompt" ] || { train_and_sample "$prompt" "${options[@]}" "$@"; exit; }

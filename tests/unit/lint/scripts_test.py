@@ -1,5 +1,7 @@
 # Do the scripts around the program keep their word: data preparation, installing, counting tests, plotting?
+import contextlib
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -8,7 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -150,6 +154,8 @@ class Train(Folder):
                                     (["--nproc=2", "--dry-run", "--resume", "b", "-q", "a.yaml", "--set", "x=1"], "a.yaml"),
                                     (["--overwrite", "--output-dir", "runs/x", "my file.yaml"], "my file.yaml"),
                                     (["--diagnostics", "json", "a.yaml"], "a.yaml"),
+                                    (["--color", "never", "--launch", "slurm", "--master-addr", "h", "--master-port", "1", "a.yaml"], "a.yaml"),
+                                    (["--rendezvous", "file:r", "--max-restarts", "3", "--restart-delay", "1", "a.yaml"], "a.yaml"),
                                     (["--dry-run", "--", "a.yaml"], "a.yaml"), (["--", "-odd.yaml"], "-odd.yaml"), (["--"], ""),
                                     (["--dry-run", "--set"], ""), (["--set", "a.yaml"], "")):
             done = run("bash", "-euo", "pipefail", "-c", function + 'config_of "$@"', "-", *arguments)
@@ -182,8 +188,8 @@ class Sample(Folder):
         path.write_text("".join(f"# {comment}\n" for comment in comments) + "version: 1\n", encoding="utf-8")
         return path
 
-    def train(self, *arguments):
-        return run(self.folder / "scripts" / "train.sh", *arguments)
+    def train(self, *arguments, **options):
+        return run(self.folder / "scripts" / "train.sh", *arguments, **options)
 
     def calls(self):
         return (self.folder / "build" / "cpu" / "colossal-train.calls").read_text(encoding="utf-8").splitlines()
@@ -202,6 +208,12 @@ class Sample(Folder):
             self.train("--", self.config(comment))
         trainings = [call for call in self.calls() if call.startswith("train")]
         self.assertEqual(trainings, [f"train --nproc auto -- {self.folder}/a.yaml"] * 2)
+
+    def test_started_by_a_launcher_it_is_one_of_its_processes(self):
+        config = self.config("sample: And")
+        for name in ("RANK", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_ID"):
+            self.train(config, env={**os.environ, name: "0"})
+        self.assertEqual(self.calls(), [f"train {config}"] * 4)
 
     def test_a_failed_setup_or_build_ends_the_script(self):
         for function in ("setup_build", "configure", "build"):
@@ -227,7 +239,7 @@ class Sample(Folder):
         self.assertEqual([call.split()[0] for call in self.calls()], ["train", "train"])
 
     def test_signals_reach_the_run_once_and_its_exit_code_counts(self):
-        codes = {"INT": 130, "TERM": 143, "HUP": 129, "QUIT": 131}
+        codes = {"INT": 130, "TERM": 143, "HUP": 129, "QUIT": 131, "USR1": 75, "USR2": 138}
         self.stand_in("".join(f'trap "echo {name}; exit {code}" {name}\n' for name, code in codes.items()) +
                       'echo ready >&2\nfor _ in {1..600}; do sleep 0.05; done')
         for name, code in codes.items():
@@ -237,6 +249,100 @@ class Sample(Folder):
                 script.send_signal(getattr(signal, f"SIG{name}"))
                 out, _ = script.communicate(timeout=20)
             self.assertEqual((script.returncode, out), (code, f"{name}\n"))
+
+
+class Sweep(Folder):
+    """scripts/sweep.sh with a stand-in for the program, which notes how it is called and prints the files of a folder."""
+
+    TRIAL = """
+import signal, sys, time
+log = open(sys.argv[1], "a", buffering=1)
+signals = []
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: (signals.append(number), log.write(f"{signal.Signals(number).name}\\n")))
+print("ready", file=log)
+while not signals: time.sleep(0.01)
+time.sleep(float(sys.argv[2]))
+sys.exit(75)
+"""
+
+    def sweep(self, states, commands=(), last=None):
+        """The command of the script, of trials with these states and commands; `last`: their states at the end."""
+        (self.folder / "commands").write_text("".join(f"{command}\n" for command in commands), encoding="utf-8")
+        for name, words in (("0", states), ("1", last or states)):
+            text = "".join(f"{index}\tid\t{state}\n" for index, state in enumerate(words))
+            (self.folder / name).write_text(text, encoding="utf-8")
+        program = self.program("colossal-train", f'''cd "{self.folder}"; echo "$*" >>calls
+case "$*" in *commands*) cat commands ;; *expand*) cat $(($(grep -c expand calls) > 2)) ;; *) echo table ;; esac''')
+        program["COLOSSAL_TRAIN"] = str(self.folder / "bin" / "colossal-train")
+        return {"args": [str(SCRIPTS / "sweep.sh"), "s.yaml"], "env": program}
+
+    def test_one_trial_that_has_not_finished_counts_however_many_there_are(self):
+        many = 50000
+        sweep = self.sweep(["finished"], last=["failed"] + ["finished"] * many)
+        done = run(*sweep["args"], env=sweep["env"])
+        self.assertEqual((done.returncode, done.stdout), (1, "table\n"), done.stderr)
+
+    def test_accept_reaches_every_call_of_the_program(self):
+        sweep = self.sweep(["finished"])
+        self.assertEqual(run(*sweep["args"], "--accept", env=sweep["env"]).returncode, 0)
+        calls = (self.folder / "calls").read_text(encoding="utf-8").splitlines()
+        self.assertEqual([call.split()[1:4] for call in calls],
+                         [[verb, "s.yaml", "--accept"] for verb in ("expand", "expand", "status", "expand")])
+
+    def test_each_signal_reaches_each_trial_once_also_if_all_processes_get_it(self):
+        (self.folder / "trial.py").write_text(self.TRIAL, encoding="utf-8")
+        logs = [self.folder / "first", self.folder / "second"]
+        commands = [f"{sys.executable} {self.folder}/trial.py {log} {seconds}" for log, seconds in zip(logs, (0.1, 0.6))]
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            sweep = self.sweep(["pending", "pending"], commands)
+            for log in logs:
+                log.write_text("", encoding="utf-8")
+            with subprocess.Popen(sweep["args"] + ["--parallel", "2"], env=sweep["env"], start_new_session=True,
+                                  stdout=subprocess.PIPE, text=True) as script:
+                deadline = time.monotonic() + 20
+                while any("ready" not in log.read_text(encoding="utf-8") for log in logs) and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                os.killpg(script.pid, getattr(signal, name))
+                out, _ = script.communicate(timeout=20)
+            self.assertEqual(script.returncode, 75, out)
+            self.assertEqual([log.read_text(encoding="utf-8") for log in logs], ["ready\nSIGTERM\n"] * 2, name)
+
+
+class Bundle(Folder):
+    def setUp(self):
+        super().setUp()
+        lines = (SCRIPTS / "gpu_bundle.sh").read_text(encoding="utf-8")
+        starter = self.folder / "run"
+        starter.write_text(lines.split("<<'STARTER'\n")[1].split("\nSTARTER\n")[0] + "\n", encoding="utf-8")
+        starter.chmod(0o755)
+        self.program("colossal-train", 'echo "$0 $*"')
+        self.env = {**self.program("python3", "echo /packages"), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        subprocess.run(["tar", "-czf", self.folder / "programs.tar.gz", "-C", self.folder, "bin"], check=True)
+
+    def test_unpacks_to_the_users_own_cache_and_starts_nothing_of_others(self):
+        done = [run(self.folder / "run", "colossal-train", "a b", env=self.env) for _ in range(2)]
+        unpacked, = (self.folder / "cache").iterdir()
+        self.assertEqual([(one.returncode, one.stdout) for one in done], [(0, f"{unpacked}/bin/colossal-train a b\n")] * 2, done)
+        if os.getuid() == 0:  # others cannot give folders away
+            os.chown(unpacked, 1, 1)
+            other = run(self.folder / "run", "colossal-train", env=self.env)
+            self.assertEqual((other.returncode, other.stdout), (9, ""))
+            self.assertIn("belongs to another user", other.stderr)
+
+
+class Tokenizers(unittest.TestCase):
+    def test_the_comparison_fails_if_few_lines_were_compared(self):
+        stand_ins = {name: unittest.mock.MagicMock() for name in ("numpy", "real_text", "tokenizer_ids")}
+        stand_ins["tokenizer_ids"].ids_of = lambda _, texts: [[1]] * len(texts)
+        path = [*sys.path, str(SCRIPTS / "golden")]
+        with unittest.mock.patch.dict(sys.modules, stand_ins), unittest.mock.patch("sys.path", path):
+            import compare_tokenizers
+        for count, expected in ((10000, True), (9999, False)):
+            with unittest.mock.patch.object(compare_tokenizers, "prepared", lambda *call: [[1]] * (count if call[4] == "line" else 1)), \
+                 contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(compare_tokenizers.compare("gpt2", "", "", None, ["a"] * count, None), expected)
+            self.assertEqual("at least 10000 lines" in out.getvalue(), not expected)
 
 
 class Report(unittest.TestCase):
