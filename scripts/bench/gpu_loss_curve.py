@@ -41,7 +41,7 @@ SHAPES = {  # layers, hidden, heads, vocabulary (no padding: a multiple of 128),
 }
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2}
 NO_RATE = 1e-30
-LEARNING_RATE, WARMUP_STEPS = 3e-4, 20
+LEARNING_RATE, WARMUP_STEPS = 1e-4, 60
 LEAST_FALL = 0.1  # of the loss: a curve that does not fall compares nothing
 LLMC_MAGIC, LLMC_VERSION, LLMC_HEADER = 20240520, 1, 256
 
