@@ -49,7 +49,7 @@ std::optional<std::int64_t> MemoryGauge::limit() const noexcept {
 }
 
 MemoryGauge& gauge(MemoryKind kind) noexcept {
-  static constinit std::array<MemoryGauge, 4> gauges;
+  static constinit std::array<MemoryGauge, 5> gauges;
   return gauges[static_cast<std::size_t>(kind)];
 }
 

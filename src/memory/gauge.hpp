@@ -10,10 +10,11 @@ namespace colossal {
 
 /// What a gauge counts.
 enum class MemoryKind : std::uint8_t {
-  device,   ///< tensors of the compute device
-  host,     ///< host_empty(): homes of weights and states, and staging beside the device
-  nvme,     ///< files of optimizer states
-  gathered  ///< the part of device that holds weights gathered from other ranks or tiers
+  device,    ///< tensors of the compute device
+  host,      ///< host_empty(): homes of weights and states, and staging beside the device
+  nvme,      ///< files of optimizer states
+  gathered,  ///< the part of device that holds weights gathered from other ranks or tiers
+  pinned     ///< the part of host that is page-locked for copies to and from a GPU
 };
 
 /// A gauge at one moment, in bytes.

@@ -59,9 +59,13 @@ at::Tensor host_empty(std::int64_t numel, at::ScalarType dtype, HostPages pages)
     log::warn("[memory] the system pins no {} bytes of host memory: copies to the GPU are slower",
               bytes);
   }
+  if (pinned) {
+    (void)gauge(MemoryKind::pinned).try_add(bytes);  // which has no limit
+  }
   const auto unmap = [bytes, pinned](void* mapped) {
     if (pinned) {
       cuda::unpin(mapped);
+      gauge(MemoryKind::pinned).remove(bytes);
     }
     munmap(mapped, static_cast<std::size_t>(bytes));
     gauge(MemoryKind::host).remove(bytes);

@@ -26,7 +26,8 @@ constexpr std::array<std::string_view, 25> kColumns = {
     "samples",   "tokens",       "loss",          "ppl",        "lr",
     "grad_norm", "clipped",      "loss_scale",    "skipped",    "step_time",
     "data_time", "tokens_per_s", "mem_peak",      "data_hash",  "batches",
-    "seconds",   "device_peak",  "gathered_peak", "host_bytes", "nvme_bytes"};
+    "seconds",   "device_peak",  "gathered_peak", "host_bytes", "pinned_bytes",
+    "nvme_bytes"};
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;

@@ -176,6 +176,7 @@ MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& repor
                {"device_peak", device_memory().use().highest},
                {"gathered_peak", gauge(MemoryKind::gathered).use().highest},
                {"host_bytes", gauge(MemoryKind::host).use().current},
+               {"pinned_bytes", gauge(MemoryKind::pinned).use().current},
                {"nvme_bytes", gauge(MemoryKind::nvme).use().current},
                {"data_hash", fmt::format("{:016x}", report.data_hash)}});
   if (state.loss_scale) {

@@ -3,6 +3,7 @@
 #include "core/error.hpp"
 #include "memory/cuda/gpu_memory.hpp"
 #include "memory/device_memory.hpp"
+#include "memory/gauge.hpp"
 #include "memory/host_memory.hpp"
 #include "memory/swap_buffer.hpp"
 #include "support/gpu.hpp"
@@ -107,6 +108,20 @@ TEST_CASE("a copy waits for what its own stream is told to wait for", "[cuda][me
   cuda::Copy copy = stream.copy(host, there, [&] { there.fill_(5); });  // on the copies' stream
   copy.finish();
   CHECK(at::equal(host, at::full({1000}, 5.0F)));
+}
+
+TEST_CASE("pinned memory is counted as long as it lives, other host memory is not",
+          "[cuda][memory]") {
+  NEEDS_GPUS(1)
+  const std::int64_t before = gauge(MemoryKind::pinned).use().current;
+  {
+    const at::Tensor pinned = host_empty(100'000, at::kFloat, HostPages::pinned);
+    const at::Tensor other = host_empty(100'000, at::kFloat, HostPages::plain);
+    const std::int64_t held = gauge(MemoryKind::pinned).use().current - before;
+    CHECK(held >= 400'000);
+    CHECK(held < 800'000);
+  }
+  CHECK(gauge(MemoryKind::pinned).use().current == before);
 }
 
 }  // namespace
