@@ -168,7 +168,7 @@ class Supervisor {
     if (culprit_) {  // before any signal: a signal does not undo a failure
       const RunFailure failure = root_cause();
       print_failure(failure);
-      return {failure.exit_code, failure};
+      return {failure.exit_code, failure, false, stop_signal_.has_value()};
     }
     if (stopped_) {
       return {kStoppedExit, std::nullopt};

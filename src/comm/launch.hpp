@@ -21,6 +21,8 @@ struct LaunchOutcome {
   std::optional<RunFailure> failure;
   /// The signal came while no rank ran, between a failure and a restart.
   bool between_starts = false;
+  /// A signal to stop came while ranks ran, whatever has ended them.
+  bool asked_to_stop = false;
 };
 
 /// How a job that has failed is started again.

@@ -226,7 +226,8 @@ void read(const Node& node, const Target& target, DataSource& value) {
     return;
   }
   for (const Node& child : node.children) {
-    if (child.kind != Node::Kind::null) {
+    const bool known = child.key == kSourcePath || child.key == kSourceWeight;
+    if (child.kind != Node::Kind::null || !known) {
       read_source_key(child, target, value);
     }
   }

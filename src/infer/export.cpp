@@ -120,8 +120,7 @@ int run_export(const ExportOptions& options) {
   OutputFile description_file(description);
   description_file.write(std::as_bytes(std::span(text)));
   description_file.finish();
-  writer.commit();
-  description_file.commit();
+  detail::commit_both(description_file, description, writer);
   log::info(
       "[export] step {} of {}: {} tensors in {}, {}",
       state.step,

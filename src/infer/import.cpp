@@ -9,6 +9,7 @@
 #include "models/exchange.hpp"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/isfinite.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -43,6 +44,12 @@ std::optional<Config> read_config(const ImportOptions& options) {
     return std::nullopt;
   }
   return std::move(loaded.config);
+}
+
+/// Equal as numbers, whatever types hold them.
+bool same_values(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() ? at::equal(a, b)
+                                            : at::equal(a.to(at::kDouble), b.to(at::kDouble));
 }
 
 /// Where each parameter lies in the file; collects everything that does not fit.
@@ -88,6 +95,23 @@ class Matching {
           text);
   }
 
+  /// No number may become infinite in the type of the masters. Errors: numerics
+  /// "weights-overflow".
+  void require_range(at::ScalarType master) const {
+    for (const auto& [parameter, source] : sources_) {
+      if (source.entry->dtype != at::kDouble || master == at::kDouble) {
+        continue;  // masters hold what any narrower type does
+      }
+      const at::Tensor values = file_.read(*source.entry);
+      check(at::equal(at::isfinite(values), at::isfinite(values.to(master))),
+            ErrorKind::numerics,
+            "weights-overflow",
+            "'{}' has values that {} cannot hold\n  fix   --set train.precision=fp64",
+            source.entry->name,
+            safetensors_word(master));
+    }
+  }
+
   /// The values of a parameter, in its own shape and the type of the file.
   [[nodiscard]] at::Tensor values(const std::string& parameter) const {
     const auto& [entry, transposed] = sources_.at(parameter);
@@ -130,7 +154,7 @@ class Matching {
     if (!is_head || !model_.tie_embeddings || embedding == sources_.end()) {
       problems_.push_back(fmt::format("unknown: {}", entry.name));
     } else if (fits(entry, embedding->second.entry->shape) &&
-               !at::equal(file_.read(entry), file_.read(*embedding->second.entry))) {
+               !same_values(file_.read(entry), file_.read(*embedding->second.entry))) {
       problems_.push_back(fmt::format(
           "{} differs from the embeddings: it needs model.tie_embeddings: false", entry.name));
     }
@@ -177,6 +201,7 @@ int run_import(const ImportOptions& options) {
   matching.add(described_otherwise(file.path(), config->model));
   matching.match(exchanged_tensors(config->model, specs));
   matching.require_complete();
+  matching.require_range(context.master_dtype());
 
   std::vector<TensorRecord> records = detail::sharing_records(specs, context.master_dtype());
   for (std::size_t i = 0; i < records.size(); ++i) {

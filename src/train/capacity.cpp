@@ -23,66 +23,86 @@ std::int64_t ranks_of_machine(const PlanReport& plan) {
 }
 
 /// Bytes of all ranks of the machine that needs most.
-std::int64_t fullest_machine(const PlanReport& plan) {
+std::int64_t fullest_machine(const PlanReport& plan, MemoryShare share) {
   const auto size = static_cast<std::size_t>(ranks_of_machine(plan));
   std::int64_t most = 0;
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
-    sum = (i % size == 0 ? 0 : sum) + plan.ranks[i].total() + plan.ranks[i].host;
+    sum = (i % size == 0 ? 0 : sum) + bytes_of(plan.ranks[i], share);
     most = std::max(most, sum);
   }
   return most;
 }
 
-}  // namespace
-
-Capacity capacity_of(const Config& config) {
-  if (config.run.device_memory) {
-    return {.device = *config.run.device_memory, .host = 0, .device_name = "run.device_memory"};
-  }
-  if (config.run.device != DeviceKind::cpu) {
-    const GpuSurvey survey = survey_gpus();
-    const auto smallest = std::ranges::min_element(survey.gpus, {}, &Gpu::bytes);
-    if (smallest != survey.gpus.end() && survey.built_for != 0) {
-      return {.device = smallest->bytes, .host = 0, .device_name = smallest->name};
-    }
-    if (config.run.device == DeviceKind::cuda) {
-      return {};  // planned for GPUs that are elsewhere
-    }
-  }
-  return {.device = 0, .host = usable_memory(), .device_name = {}};
+/// The smallest GPU that this program could use; of no bytes if there is none.
+Gpu smallest_gpu() {
+  const GpuSurvey survey = survey_gpus();
+  const auto smallest = std::ranges::min_element(survey.gpus, {}, &Gpu::bytes);
+  return smallest != survey.gpus.end() && survey.built_for != 0 ? *smallest : Gpu{};
 }
 
-std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity) {
-  const auto fullest = std::ranges::max_element(plan.ranks, {}, &RankBytes::total);
-  if (fullest == plan.ranks.end()) {
+std::optional<Overrun> device_overrun(const PlanReport& plan, const Capacity& capacity) {
+  const RankBytes& fullest = *std::ranges::max_element(plan.ranks, {}, &RankBytes::total);
+  const std::int64_t missing = fullest.total() - capacity.device;
+  if (capacity.device <= 0 || missing <= 0) {
     return std::nullopt;
   }
-  if (capacity.device > 0) {
-    const std::int64_t missing = fullest->total() - capacity.device;
-    return missing <= 0 ? std::nullopt
-                        : std::optional(Overrun{
-                              .rank = fullest->rank,
-                              .missing = missing,
-                              .text = fmt::format("the plan needs {} on rank {}, and {} is {}",
-                                                  size_text(fullest->total()),
-                                                  fullest->rank,
-                                                  capacity.device_name,
-                                                  size_text(capacity.device))});
-  }
-  const std::int64_t all = fullest_machine(plan);
+  return Overrun{.rank = fullest.rank,
+                 .missing = missing,
+                 .text = fmt::format("the plan needs {} on rank {}, and {} is {}",
+                                     size_text(fullest.total()),
+                                     fullest.rank,
+                                     capacity.device_name,
+                                     size_text(capacity.device)),
+                 .share = MemoryShare::device};
+}
+
+std::optional<Overrun> machine_overrun(const PlanReport& plan, const Capacity& capacity) {
+  const MemoryShare share = capacity.apart ? MemoryShare::host : MemoryShare::both;
+  const std::int64_t all = fullest_machine(plan, share);
   const std::int64_t missing = all - capacity.host;
   if (capacity.host <= 0 || missing <= 0) {
     return std::nullopt;
   }
+  const auto bytes = [&](const RankBytes& rank) { return bytes_of(rank, share); };
   const std::int64_t ranks = ranks_of_machine(plan);
-  return Overrun{.rank = fullest->rank,
-                 .missing = (missing + ranks - 1) / ranks,
-                 .text = fmt::format("the plan needs {} for {} process{}, and this machine has {}",
-                                     size_text(all),
-                                     ranks,
-                                     ranks == 1 ? "" : "es",
-                                     size_text(capacity.host))};
+  return Overrun{
+      .rank = std::ranges::max_element(plan.ranks, {}, bytes)->rank,
+      .missing = (missing + ranks - 1) / ranks,
+      .text = fmt::format("the plan needs {}{} for {} process{}, and this machine has {}",
+                          size_text(all),
+                          capacity.apart ? " of host memory" : "",
+                          ranks,
+                          ranks == 1 ? "" : "es",
+                          size_text(capacity.host)),
+      .share = share};
+}
+
+}  // namespace
+
+std::int64_t bytes_of(const RankBytes& rank, MemoryShare share) {
+  return (share == MemoryShare::host ? 0 : rank.total()) +
+         (share == MemoryShare::device ? 0 : rank.host);
+}
+
+Capacity capacity_of(const Config& config) {
+  const std::optional<std::int64_t>& size = config.run.device_memory;
+  const bool on_cpu = config.run.device == DeviceKind::cpu;
+  const Gpu gpu = on_cpu ? Gpu{} : smallest_gpu();
+  // A plan for GPUs that are elsewhere says nothing of this machine's host memory.
+  const bool elsewhere = config.run.device == DeviceKind::cuda && gpu.bytes == 0;
+  return {.device = size.value_or(gpu.bytes),
+          .host = elsewhere ? 0 : usable_memory(),
+          .device_name = size ? "run.device_memory" : gpu.name,
+          .apart = !on_cpu && (size || gpu.bytes > 0)};
+}
+
+std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity) {
+  if (plan.ranks.empty()) {
+    return std::nullopt;
+  }
+  std::optional<Overrun> over = device_overrun(plan, capacity);
+  return over ? over : machine_overrun(plan, capacity);
 }
 
 }  // namespace colossal

@@ -15,20 +15,29 @@ struct Capacity {
   std::int64_t device = 0;  ///< bytes of the device of each rank; 0: no limit of its own
   std::int64_t host = 0;    ///< bytes of this machine, which all ranks share; 0: not asked
   std::string device_name;  ///< "run.device_memory", or the name of a GPU
+  bool apart = false;       ///< devices have memory of their own, which takes none of the host's
 };
 
-/// run.device_memory; else the smallest GPU that a rank would take; else, where tensors live in
-/// host memory, what this machine has.
+/// Of the device: run.device_memory, else the smallest GPU that a rank would take. Of the host:
+/// what this machine has, unless the run is for GPUs (run.device: cuda) and this machine has none.
+/// A size without a GPU is that of a GPU elsewhere, unless run.device is cpu, which simulates it.
 [[nodiscard]] Capacity capacity_of(const Config& config);
+
+/// Which bytes of a rank share one memory.
+enum class MemoryShare : std::uint8_t { device, host, both };
+
+/// Bytes of a rank that lie in this memory.
+[[nodiscard]] std::int64_t bytes_of(const RankBytes& rank, MemoryShare share);
 
 /// What of a plan does not fit.
 struct Overrun {
   int rank = 0;              ///< which needs most
   std::int64_t missing = 0;  ///< bytes that each rank would have to save
   std::string text;  ///< "the plan needs 9.1 GiB on rank 3, and run.device_memory is 8.0 GiB"
+  MemoryShare share = MemoryShare::device;  ///< what would have to be less
 };
 
-/// Nothing if the plan fits: on every device, or all ranks of a machine together in its memory.
+/// Nothing if the plan fits: on every device, and all ranks of a machine together in its memory.
 [[nodiscard]] std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity);
 
 }  // namespace colossal

@@ -88,7 +88,7 @@ int run_train(const TrainOptions& given) {
         "--max-restarts starts the ranks of --nproc again, and there is no --nproc\n  fix   add "
         "--nproc 1 or more; other launchers restart their ranks themselves");
   SignalWatch signals(options.dry_run ? SignalWatch::Mode::leave : SignalWatch::Mode::hold,
-                      found.mode == "spawn" ? ::getppid() : 0);
+                      found.mode == "single" ? 0 : ::getppid());
   if (options.nproc) {
     refuse_nested_launch(found);
     if (options.config.run_time.empty()) {

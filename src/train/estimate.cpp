@@ -79,6 +79,7 @@ EstimateRow row_of(const Config& config, const PlanReport& plan, const Capacity&
                   .sets = {},
                   .policy = policy_text(config.parallel),
                   .recompute = recompute_text(config.train.activation_checkpoint),
+                  .global_batch = plan.global_batch,
                   .micro_batch = plan.micro_batch,
                   .accumulation = plan.accumulation,
                   .bytes = *std::ranges::max_element(plan.ranks, {}, &RankBytes::total),

@@ -20,6 +20,7 @@ struct EstimateRow {
   std::vector<std::string> sets;  ///< what --set gives the layout beside the configuration
   std::string policy;             ///< "zero 2, optimizer on host", "gemini cpu"
   std::string recompute;          ///< "none", "selective", "full"
+  std::int64_t global_batch = 0;
   std::int64_t micro_batch = 0;
   std::int64_t accumulation = 0;
   RankBytes bytes;                  ///< of the rank whose device needs most
@@ -52,8 +53,9 @@ struct EstimateRequest {
   bool sweep_parallel = false;       ///< vary policy, micro-batch and recomputation, too
 };
 
-/// Plans the layouts; `base` is the configuration as it is written. The global batch is that of the
-/// base for all of them. Errors: those of resolve_vocabulary().
+/// Plans the layouts; `base` is the configuration as it is written. A sweep keeps its global batch;
+/// without one it grows with the number of processes where the configuration does not give it.
+/// Errors: those of resolve_vocabulary().
 [[nodiscard]] Estimate estimate(const EstimateRequest& request, const Config& base);
 
 /// A table for people, one line a layout.

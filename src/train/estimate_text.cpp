@@ -18,29 +18,41 @@ std::string size_text(std::int64_t bytes) {
 }
 
 std::string capacity_text(const Capacity& capacity) {
+  const std::string host =
+      capacity.host > 0 ? fmt::format("{} of this machine for all ranks", size_text(capacity.host))
+                        : "";
   if (capacity.device > 0) {
-    return fmt::format("{} a device ({})", size_text(capacity.device), capacity.device_name);
+    return fmt::format("{} a device ({}){}{}",
+                       size_text(capacity.device),
+                       capacity.device_name,
+                       host.empty() ? "" : ", ",
+                       host);
   }
-  return capacity.host > 0
-             ? fmt::format("{} of this machine for all ranks", size_text(capacity.host))
-             : "unknown: give --gpu-memory";
+  return host.empty() ? "unknown: give --gpu-memory" : host;
 }
 
 /// Columns that are empty in most estimates, and are left out then.
 struct Extras {
-  bool host = false, disk = false, moved = false;
+  bool batch = false, host = false, disk = false, moved = false;
 };
 
 Extras extras_of(const Estimate& estimate) {
   const auto any = [&](auto has) { return std::ranges::any_of(estimate.rows, has); };
-  return {.host = any([](const EstimateRow& row) { return row.bytes.host > 0; }),
-          .disk = any([](const EstimateRow& row) { return row.bytes.nvme > 0; }),
-          .moved = any(
-              [](const EstimateRow& row) { return row.reduced_bytes + row.gathered_bytes > 0; })};
+  return {
+      .batch =
+          any([&](const EstimateRow& row) { return row.global_batch != estimate.global_batch; }),
+      .host = any([](const EstimateRow& row) { return row.bytes.host > 0; }),
+      .disk = any([](const EstimateRow& row) { return row.bytes.nvme > 0; }),
+      .moved =
+          any([](const EstimateRow& row) { return row.reduced_bytes + row.gathered_bytes > 0; })};
 }
 
 TableRow titles(const Extras& extras) {
-  TableRow row = {"world", "policy", "recompute", "micro x accum", "device"};
+  TableRow row = {"world", "policy", "recompute", "micro x accum"};
+  if (extras.batch) {
+    row.emplace_back("samples/step");
+  }
+  row.emplace_back("device");
   if (extras.host) {
     row.emplace_back("host");
   }
@@ -58,8 +70,11 @@ TableRow table_row(const EstimateRow& layout, const Extras& extras) {
   TableRow row = {std::to_string(layout.world),
                   layout.policy,
                   layout.recompute,
-                  fmt::format("{} x {}", layout.micro_batch, layout.accumulation),
-                  size_text(layout.bytes.total())};
+                  fmt::format("{} x {}", layout.micro_batch, layout.accumulation)};
+  if (extras.batch) {
+    row.push_back(thousands(layout.global_batch));
+  }
+  row.push_back(size_text(layout.bytes.total()));
   if (extras.host) {
     row.push_back(size_text(layout.bytes.host));
   }
@@ -120,6 +135,7 @@ std::string to_json(const Estimate& estimate) {
                             {"set", row.sets},
                             {"policy", row.policy},
                             {"recompute", row.recompute},
+                            {"global_batch", row.global_batch},
                             {"micro_batch", row.micro_batch},
                             {"accumulation", row.accumulation},
                             {"device", row.bytes.total()},

@@ -11,10 +11,12 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace colossal {
@@ -103,6 +105,22 @@ class CheckpointHook : public Hook {
   Comm world_;
   std::int64_t last_step_ = kNothing;  ///< newest step that a checkpoint holds
   int failures_in_a_row_ = 0;
+};
+
+/// Ends a request to save with the save that all ranks make for it: one signal reaches them at
+/// different moments, and the last would ask again a step later. Acts after CheckpointHook.
+class SaveRequestHook : public Hook {
+ public:
+  /// `drop` forgets what this rank alone was asked.
+  explicit SaveRequestHook(std::function<void()> drop) : drop_(std::move(drop)) {}
+  void on_step(Trainer& /*trainer*/, const StepReport& report) override {
+    if (report.save) {
+      drop_();
+    }
+  }
+
+ private:
+  std::function<void()> drop_;
 };
 
 /// Where a run stands, as status.json tells it.

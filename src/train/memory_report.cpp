@@ -2,7 +2,6 @@
 #include "train/memory_report.hpp"
 
 #include "core/log.hpp"
-#include "train/capacity.hpp"
 #include "train/foreign.hpp"
 #include "train/human.hpp"
 
@@ -92,9 +91,9 @@ RankBytes plan_of(const Config& config, int rank) {
 }
 
 /// What a change saves; 0 if the planner does not take it.
-std::int64_t saved_by(const Candidate& candidate, int rank, std::int64_t now) {
+std::int64_t saved_by(const Candidate& candidate, const RankBytes& now, MemoryShare share) {
   try {
-    return now - plan_of(candidate.config, rank).total();
+    return bytes_of(now, share) - bytes_of(plan_of(candidate.config, now.rank), share);
   } catch (const Error&) {
     return 0;
   }
@@ -134,16 +133,19 @@ std::string estimate_text(const RankBytes& plan) {
       size_text(plan.total()));
 }
 
-std::string fix_text(const Config& config, int rank, std::int64_t missing) {
+std::string fix_text(const Config& config, int rank, std::int64_t missing, MemoryShare share) {
   std::string text;
-  for (const CheaperRun& run : cheaper_runs(config, rank, missing)) {
+  for (const CheaperRun& run : cheaper_runs(config, rank, missing, share)) {
     text += fmt::format("\n  {:<9} {}: {} less{}",
                         text.empty() ? "fix" : "",
                         run.change,
                         size_text(run.saved),
                         run.saved < missing ? ", not enough alone" : "");
   }
-  return text.empty() ? "\n  fix       a smaller model, or a larger device" : text;
+  return !text.empty() ? text
+                       : fmt::format("\n  fix       a smaller model, or {}",
+                                     share == MemoryShare::device ? "a larger device"
+                                                                  : "a machine with more memory");
 }
 
 std::string percent(double share) {
@@ -152,11 +154,14 @@ std::string percent(double share) {
 
 }  // namespace
 
-std::vector<CheaperRun> cheaper_runs(const Config& config, int rank, std::int64_t missing) {
-  const std::int64_t now = plan_of(config, rank).total();
+std::vector<CheaperRun> cheaper_runs(const Config& config,
+                                     int rank,
+                                     std::int64_t missing,
+                                     MemoryShare share) {
+  const RankBytes now = plan_of(config, rank);
   std::vector<CheaperRun> runs;
   for (Candidate& candidate : candidates_of(config)) {
-    const std::int64_t saved = saved_by(candidate, rank, now);
+    const std::int64_t saved = saved_by(candidate, now, share);
     if (saved > 0) {
       runs.push_back({std::move(candidate.change), saved});
     }
@@ -177,6 +182,9 @@ Error out_of_memory(const Refusal& refusal, const Config& config, const RefusedR
       refusal.limit
           ? std::max<std::int64_t>(refusal.allocated + refusal.requested - *refusal.limit, 0)
           : refusal.requested;
+  // Without a limit it is the host that refused, and what moves there saves nothing.
+  const MemoryShare share =
+      refusal.limit || capacity_of(config).apart ? MemoryShare::device : MemoryShare::both;
   return {
       ErrorKind::memory,
       "out-of-memory",
@@ -192,7 +200,7 @@ Error out_of_memory(const Refusal& refusal, const Config& config, const RefusedR
                   size_text(refusal.peak),
                   size_text(missing),
                   estimate_text(plan_of(config, where.rank)),
-                  fix_text(config, where.rank, missing)),
+                  fix_text(config, where.rank, missing, share)),
       std::source_location::current()};
 }
 
@@ -244,7 +252,7 @@ void refuse_if_over(const PlanReport& plan, const Config& config) {
          "memory-over",
          "{}{}",
          over->text,
-         fix_text(config, over->rank, over->missing));
+         fix_text(config, over->rank, over->missing, over->share));
   }
 }
 

@@ -6,6 +6,7 @@
 #include "config/config.hpp"
 #include "core/error.hpp"
 #include "memory/device_memory.hpp"
+#include "train/capacity.hpp"
 #include "train/plan_report.hpp"
 
 #include <cstdint>
@@ -16,17 +17,18 @@
 
 namespace colossal {
 
-/// A change of the configuration that needs less device memory.
+/// A change of the configuration that needs less memory.
 struct CheaperRun {
   std::string change;      ///< "train.micro_batch_size 8 -> 4"
-  std::int64_t saved = 0;  ///< bytes of this rank's device, by the plan
+  std::int64_t saved = 0;  ///< bytes of this rank, by the plan
 };
 
-/// Up to three changes that make this rank's plan smaller: first those that alone save `missing`
-/// bytes, the least costly in time first; then those that save most.
+/// Up to three changes that make this share of the rank's plan smaller: first those that alone save
+/// `missing` bytes, the least costly in time first; then those that save most.
 [[nodiscard]] std::vector<CheaperRun> cheaper_runs(const Config& config,
                                                    int rank,
-                                                   std::int64_t missing);
+                                                   std::int64_t missing,
+                                                   MemoryShare share = MemoryShare::device);
 
 /// Where a run was when its device refused: rank, and the step under way (0: none has begun).
 struct RefusedRun {

@@ -8,8 +8,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace colossal {
 namespace {
+
+constexpr int kMostDoublings = 12;
+/// More milliseconds than poll() can count are no wait.
+constexpr std::chrono::days kLongestWait{20};
 
 bool may_pass(int exit_code) {
   return exit_code == static_cast<int>(ErrorKind::comm) || exit_code > kSignalExit;
@@ -26,6 +33,9 @@ RestartDecision RestartPolicy::decide(const LaunchOutcome& outcome,
   if (max_restarts_ == 0) {
     return {};
   }
+  if (outcome.asked_to_stop) {
+    return {std::nullopt, "restart   no: the run was asked to stop"};
+  }
   if (!may_pass(outcome.exit_code)) {
     return {std::nullopt,
             fmt::format("restart   no: exit code {} would only come again", outcome.exit_code)};
@@ -40,7 +50,8 @@ RestartDecision RestartPolicy::decide(const LaunchOutcome& outcome,
         fmt::format("restart   no: nothing was saved since the last one, from {}", place(newest))};
   }
   last_step_ = step;
-  const auto wait = first_wait_ * (std::int64_t{1} << num_restarts_);
+  const std::int64_t factor = std::int64_t{1} << std::min(num_restarts_, kMostDoublings);
+  const auto wait = std::min<std::chrono::milliseconds>(first_wait_ * factor, kLongestWait);
   ++num_restarts_;
   return {wait,
           fmt::format("restart   {} of {} in {:g} s, from {}",
@@ -62,11 +73,19 @@ std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& run) 
   return newest;
 }
 
-std::vector<std::string> to_resume(const std::vector<std::string>& arguments) {
-  std::vector<std::string> kept = without_options(arguments, {"--resume"});
-  std::erase(kept, "--overwrite");
-  kept.emplace_back("--resume=auto");
-  return kept;
+std::vector<std::string> with_option(std::vector<std::string> arguments,
+                                     const std::string& option) {
+  const auto command = std::ranges::find(arguments, "train");
+  arguments.insert(command == arguments.end() ? command : command + 1, option);
+  return arguments;
+}
+
+std::vector<std::string> to_resume(const std::vector<std::string>& arguments, bool has_saved) {
+  std::vector<std::string> kept = arguments;
+  std::erase_if(kept, [](const std::string& argument) {
+    return argument == "--overwrite" || argument.starts_with("--overwrite=");
+  });
+  return has_saved ? with_option(without_options(kept, {"--resume"}), "--resume=auto") : kept;
 }
 
 }  // namespace colossal

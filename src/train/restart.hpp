@@ -22,7 +22,7 @@ struct RestartDecision {
 /// other failure would only happen again.
 class RestartPolicy {
  public:
-  /// The k-th restart (from 0) waits first_wait * 2^k.
+  /// The k-th restart (from 0) waits first_wait * 2^k, but k no more than 12 and 20 days at most.
   RestartPolicy(int max_restarts, std::chrono::milliseconds first_wait)
       : max_restarts_(max_restarts), first_wait_(first_wait) {}
 
@@ -42,7 +42,13 @@ class RestartPolicy {
 /// folder cannot be read.
 [[nodiscard]] std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& run);
 
-/// The command line of ranks that continue what those of `arguments` have begun.
-[[nodiscard]] std::vector<std::string> to_resume(const std::vector<std::string>& arguments);
+/// A command line of `train` with one more option, which no "--" makes a mere word.
+[[nodiscard]] std::vector<std::string> with_option(std::vector<std::string> arguments,
+                                                   const std::string& option);
+
+/// The command line of ranks that continue what those of `arguments` have begun: from the newest
+/// checkpoint of the run, or, if it `has_saved` none, from where they began.
+[[nodiscard]] std::vector<std::string> to_resume(const std::vector<std::string>& arguments,
+                                                 bool has_saved);
 
 }  // namespace colossal

@@ -346,6 +346,8 @@ void TrainSession::announce() {
 void TrainSession::train() {
   trainer_->add_hook(std::make_unique<ProgressHook>(world_.launch(), summary_, step_));
   add_standard_hooks(*trainer_, run_dir_.get(), world_);
+  trainer_->add_hook(std::make_unique<SaveRequestHook>(
+      [this] { static_cast<void>(signals_.take_save_request()); }));
   step_ = trainer_->state().step;
   signals_.set_farewell([this](int signal) { farewell(signal); });
   // Launchers stop the peers of a rank that failed by a signal: no step will end any more.

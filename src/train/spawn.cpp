@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -71,17 +72,25 @@ Launchable check_before_spawn(const TrainOptions& options) {
   return launchable;
 }
 
+std::vector<std::string> rank_arguments(const TrainOptions& options) {
+  std::vector<std::string> arguments =
+      with_option(without_nproc(options.arguments), "--run-time=" + options.config.run_time);
+  // Restarts leave --overwrite out, and checkpoint.resume must not take its place.
+  return options.overwrite && !options.resume ? with_option(std::move(arguments), "--resume=never")
+                                              : arguments;
+}
+
 int spawn_ranks(const Launchable& launchable, const TrainOptions& options) {
   const fs::path run = launchable.output_dir;
   double since = unix_time();
   auto file_since = fs::file_time_type::clock::now();
-  std::vector<std::string> arguments = without_nproc(options.arguments);
-  arguments.push_back("--run-time=" + options.config.run_time);
+  const std::vector<std::string> arguments = rank_arguments(options);
   RestartPolicy policy(
       options.dry_run ? 0 : options.max_restarts,
       std::chrono::milliseconds(std::llround(options.restart_delay_seconds * 1e3)));
   const auto restart = [&](const LaunchOutcome& outcome) -> std::optional<Restart> {
-    const RestartDecision decision = policy.decide(outcome, newest_checkpoint(run));
+    const std::optional<std::int64_t> newest = newest_checkpoint(run);
+    const RestartDecision decision = policy.decide(outcome, newest);
     if (!decision.text.empty()) {
       log::console(decision.text);
     }
@@ -91,7 +100,7 @@ int spawn_ranks(const Launchable& launchable, const TrainOptions& options) {
     settle_run(run, {outcome.exit_code, outcome.failure, since, true});
     since = unix_time();
     file_since = fs::file_time_type::clock::now();
-    return Restart{*decision.wait, to_resume(arguments)};
+    return Restart{*decision.wait, to_resume(arguments, newest.has_value())};
   };
   const LaunchOutcome outcome =
       launch_local({.num_processes = launchable.processes,

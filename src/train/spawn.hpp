@@ -5,6 +5,7 @@
 #include "train/commands.hpp"
 
 #include <string>
+#include <vector>
 
 namespace colossal {
 
@@ -21,6 +22,9 @@ struct Launchable {
 /// Checks everything that can be checked before any process is spawned, and reports it. Errors:
 /// usage "bad-nproc"; data; config.
 [[nodiscard]] Launchable check_before_spawn(const TrainOptions& options);
+
+/// The command line of the ranks.
+[[nodiscard]] std::vector<std::string> rank_arguments(const TrainOptions& options);
 
 /// Starts the ranks, starts them again as --max-restarts allows, and writes down how they ended.
 /// Returns the exit code of the run. Errors: those of launch_local().

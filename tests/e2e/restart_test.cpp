@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <signal.h>
 #include <string>
+#include <vector>
 
 using namespace colossal::test;
 namespace fs = std::filesystem;
@@ -117,6 +118,22 @@ TEST_CASE("a restart continues also where the first start had to be new", "[rest
   }
 }
 
+TEST_CASE("a restart before the first save began without the checkpoint it was given",
+          "[restart]") {
+  const TempDir folder;
+  const fs::path old = folder.path() / "old";
+  run_expecting(0, restarting(old, "2", "0"));
+  const std::string from = (old / "checkpoints" / "step-00000008").string();
+  Arguments arguments = restarting(folder.path() / "new", "2", "1");
+  arguments.insert(arguments.end(), {"--resume", from});
+  const Outcome outcome =
+      run_expecting(0, arguments, with_fault("rank=1,step=9,attempt=0,kind=kill"));
+  INFO(outcome.err);
+  CHECK(count(outcome.err, "restart   1 of 1 ") == 1);
+  CHECK(count(outcome.err, "resume    step 9 from " + from) == 2);
+  CHECK(records(folder.path() / "new").begin()->first == 9);
+}
+
 TEST_CASE("a signal while a restart is due ends the run", "[restart]") {
   const TempDir folder;
   struct Row {
@@ -136,6 +153,23 @@ TEST_CASE("a signal while a restart is due ends the run", "[restart]") {
     CHECK(program.wait().code == row.code);
     CHECK(status_of(run_dir).at("exit") == 137);  // of the failure, which a stop does not undo
   }
+}
+
+TEST_CASE("a run that was asked to stop and then failed was started again", "[restart]") {
+  const TempDir folder;
+  Program program(
+      train_endless(folder.path(), {"--nproc", "2", "--max-restarts", "3", "--restart-delay=0.1"}),
+      with_fault("rank=0,step=3,attempt=0,kind=sleep:300"));
+  program.await_stderr("step  2/");
+  program.send(SIGTERM);
+  program.await_stderr("signal    SIGTERM");
+  const std::vector<pid_t> ranks = program.children();
+  REQUIRE(ranks.size() == 2);
+  ::kill(ranks[1], SIGKILL);
+  const Outcome outcome = program.wait();
+  CHECK(outcome.code == 137);
+  CHECK(count(outcome.err, "restart   no: the run was asked to stop\n") == 1);
+  CHECK(count(outcome.err, "restart   1 of") == 0);
 }
 
 TEST_CASE("a run that is asked to stop is not restarted", "[restart]") {

@@ -1,5 +1,6 @@
 // Does a run that is asked to stop save first, and go on later as if nothing had happened?
 #include "e2e/program.hpp"
+#include "e2e/shell.hpp"
 #include "support/free_port.hpp"
 
 #include <fmt/format.h>
@@ -181,6 +182,21 @@ TEST_CASE("a batch system that signals the launcher and its ranks asks once", "[
   program.await_stderr(kTold);
   program.send(SIGTERM);
   require_stopped(folder.path(), program.wait(), "stopped by SIGTERM");
+}
+
+TEST_CASE("torchrun and a batch system that both pass a signal on ended the run at once",
+          "[stop]") {
+  const TempDir folder;
+  const int port = free_port();
+  const std::string fault = "rank=0,step=3,kind=sleep:3";
+  Program first(train_long(folder.path()), with_fault(torchrun_rank(0, 2, port), fault));
+  Program second(train_long(folder.path()), with_fault(torchrun_rank(1, 2, port), fault));
+  first.await_stderr("step  2/");
+  first.send(SIGTERM);  // as their parent does
+  first.await_stderr(kTold);
+  shell("sh", fmt::format("kill -TERM {}", first.pid()));
+  require_stopped(folder.path(), first.wait(), "stopped by SIGTERM");
+  CHECK(second.wait().code == kStopped);
 }
 
 TEST_CASE("a second signal ends the run at once", "[stop]") {

@@ -5,6 +5,8 @@
 #include "core/log.hpp"
 #include "core/system.hpp"
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -78,7 +80,9 @@ std::unique_ptr<Store> join_by_file(const AddressFile& file,
       continue;
     }
     try {
-      return Store::join(*found, std::min(kTry, timeout));
+      std::unique_ptr<Store> store = Store::join(*found, std::min(kTry, timeout));
+      store->native().setTimeout(timeout);  // that of a try would bound each later wait
+      return store;
     } catch (const Error& error) {
       last = error.what();
     }

@@ -2,6 +2,7 @@
 #include "infer/detail/passage.hpp"
 
 #include "config/load.hpp"
+#include "core/error.hpp"
 #include "models/zoo.hpp"
 #include "nn/layers.hpp"
 
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <system_error>
 
 namespace colossal::detail {
 namespace {
@@ -53,6 +55,19 @@ std::vector<TensorRecord> sharing_records(const std::vector<ParamSpec>& specs,
 
 std::filesystem::path config_beside(const std::filesystem::path& weights) {
   return weights.parent_path() / "config.json";
+}
+
+void commit_both(OutputFile& description,
+                 const std::filesystem::path& name,
+                 SafetensorsWriter& weights) {
+  description.commit();
+  try {
+    weights.commit();
+  } catch (const Error&) {
+    std::error_code ignored;
+    std::filesystem::remove(name, ignored);
+    throw;
+  }
 }
 
 }  // namespace colossal::detail

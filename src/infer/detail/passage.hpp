@@ -2,7 +2,9 @@
 #pragma once
 
 #include "checkpoint/checkpoint.hpp"
+#include "checkpoint/safetensors.hpp"
 #include "config/config.hpp"
+#include "core/output_file.hpp"
 #include "mesh/context.hpp"
 #include "nn/parameter.hpp"
 
@@ -25,5 +27,11 @@ namespace colossal::detail {
 
 /// The description of the model that lies beside its weights.
 [[nodiscard]] std::filesystem::path config_beside(const std::filesystem::path& weights);
+
+/// Gives both finished files their names, or neither: what one failure leaves must not be in the
+/// way of the next attempt. `name` is that of the description. Errors: environment "output-write".
+void commit_both(OutputFile& description,
+                 const std::filesystem::path& name,
+                 SafetensorsWriter& weights);
 
 }  // namespace colossal::detail

@@ -2,12 +2,16 @@
 #include "comm/detail/store.hpp"
 
 #include "comm/detail/backend.hpp"
+#include "comm/detail/file_rendezvous.hpp"
 #include "comm/detail/local_job.hpp"
 #include "core/error.hpp"
 #include "support/catch.hpp"
+#include "support/temp_dir.hpp"
 
 #include <string>
 #include <sys/resource.h>
+#include <thread>
+#include <vector>
 
 using colossal::Error;
 using colossal::detail::Store;
@@ -102,6 +106,18 @@ TEST_CASE("a rank that cannot be started is an environment error with the reason
     CHECK(error.id() == "launch-spawn");
     CHECK(std::string(error.what()).find("Argument list too long") != std::string::npos);
   }
+}
+
+TEST_CASE("the time of one try bounded all later waits of a rank that met by a file", "[store]") {
+  const colossal::test::TempDir folder;
+  const colossal::detail::AddressFile file{folder.path() / "address", "job"};
+  const auto server = colossal::detail::host_by_file(file, {"127.0.0.1", 0, ""}, 60s);
+  const auto client = colossal::detail::join_by_file(file, {}, 60s);
+  const std::jthread late([&] {
+    std::this_thread::sleep_for(3500ms);
+    server->set("late", "text");
+  });
+  CHECK(client->get_all({"late"}) == std::vector<std::string>{"text"});
 }
 
 TEST_CASE("a server that does not answer is named with the time waited", "[store]") {

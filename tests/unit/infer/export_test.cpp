@@ -1,10 +1,12 @@
 // Do weights leave as they are, in the form that others read, whole or not at all?
+#include "infer/detail/passage.hpp"
 #include "unit/infer/exchange_helpers.hpp"
 
 #include <ATen/ops/all.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/isnan.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <map>
@@ -147,6 +149,27 @@ TEST_CASE("a damaged checkpoint leaves no half of a file", "[exchange]") {
     run_export({.checkpoint = run.string(), .output = shop.path("out/model").string()});
   });
   CHECK(fs::is_empty(shop.path("out")));
+}
+
+TEST_CASE("an export that cannot be named leaves neither weights nor description", "[exchange]") {
+  for (const std::string in_the_way : {"config.json", "model.safetensors"}) {
+    INFO(in_the_way);
+    const TempDir folder;
+    const fs::path weights = folder.path() / "model.safetensors";
+    const fs::path description = folder.path() / "config.json";
+    {
+      SafetensorsWriter writer(weights, {{.name = "w", .dtype = at::kFloat, .shape = {2}}});
+      writer.write(at::zeros({2}));
+      OutputFile file(description);
+      file.finish();
+      fs::create_directory(folder.path() / in_the_way);
+      require_error(ErrorKind::environment, "output-write", [&] {
+        detail::commit_both(file, description, writer);
+      });
+    }
+    fs::remove(folder.path() / in_the_way);
+    CHECK(fs::is_empty(folder.path()));
+  }
 }
 
 }  // namespace colossal::test

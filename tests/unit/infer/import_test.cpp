@@ -37,6 +37,30 @@ TEST_CASE("a head may come beside tied embeddings if it is the same", "[exchange
   shop.import(shop.path("other.safetensors"), "other", {"model.tie_embeddings=false"});
 }
 
+TEST_CASE("a head of another type than the embeddings is compared by its numbers", "[exchange]") {
+  const Workshop shop;
+  Weights weights = read_weights(shop.exported("fp32", true));
+  weight(weights, "lm_head.weight") = weight(weights, "lm_head.weight").to(at::kDouble);
+  write_weights(shop.path("wide.safetensors"), weights);
+  shop.import(shop.path("wide.safetensors"), "wide");
+  weight(weights, "lm_head.weight").view(-1)[5] += 1e-12;  // nothing in fp32
+  write_weights(shop.path("other.safetensors"), weights);
+  CHECK(mentions(
+      shop.refused(ErrorKind::checkpoint, "weights-mismatch", shop.path("other.safetensors")),
+      "lm_head.weight differs from the embeddings"));
+}
+
+TEST_CASE("what the masters cannot hold is not made infinite", "[exchange]") {
+  const Workshop shop;
+  Weights weights = read_weights(shop.exported("fp64"));
+  weight(weights, kQkv).view(-1)[5] = 1e39;
+  write_weights(shop.path("large.safetensors"), weights);
+  CHECK(mentions(
+      shop.refused(ErrorKind::numerics, "weights-overflow", shop.path("large.safetensors")),
+      "'" + kQkv + "' has values that F32 cannot hold"));
+  shop.import(shop.path("large.safetensors"), "wide", {"train.precision=fp64"});
+}
+
 TEST_CASE("files of the bare model, with masks and in any order, are taken", "[exchange]") {
   const Workshop shop;
   const Weights weights = read_weights(shop.exported());

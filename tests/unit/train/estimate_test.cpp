@@ -3,6 +3,7 @@
 
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
+#include "train/host_facts.hpp"
 #include "train/memory_report.hpp"
 
 #include <fmt/format.h>
@@ -108,6 +109,23 @@ TEST_CASE("every row is the plan of its overrides", "[estimate]") {
   }
 }
 
+TEST_CASE("a row whose batch is not that of the header tells its own", "[estimate]") {
+  std::string text = kConfig;
+  const std::string given = "global_batch_size: 8";
+  text.replace(text.find(given), given.size(), "gradient_accumulation: 2");
+  const Estimated one(text, {1, 2}, false);
+  REQUIRE(one.result.rows.size() == 2);
+  CHECK(one.result.global_batch == 8);
+  CHECK(one.result.rows[0].global_batch == 8);
+  CHECK(one.result.rows[1].global_batch == 16);
+  const std::string table = to_text(one.result);
+  INFO(table);
+  CHECK(table.find("samples/step") != std::string::npos);
+  CHECK(table.find("4 x 2            16  ") != std::string::npos);
+  CHECK(nlohmann::json::parse(to_json(one.result))["rows"][1]["global_batch"] == 16);
+  CHECK(to_text(Estimated(kConfig, {1}, false).result).find("samples/step") == std::string::npos);
+}
+
 TEST_CASE("a sweep holds each layout once, in order of need", "[estimate]") {
   const Estimated all(kConfig, {1, 2}, true);
   std::set<std::string> seen;
@@ -157,7 +175,7 @@ TEST_CASE("cutting, smaller micro-batches and recomputation save what they shoul
 TEST_CASE("a capacity says what fits, and Gemini knows its device", "[estimate]") {
   const Estimated all(kConfig, {2}, true, {{"run.device_memory=1MiB", "--gpu-memory"}});
   CHECK(all.result.capacity.device == 1 << 20);
-  CHECK(all.result.capacity.host == 0);
+  CHECK(all.result.capacity.host == usable_memory());
   int fitting = 0;
   for (const EstimateRow& row : all.result.rows) {
     REQUIRE(row.fits.has_value());
@@ -200,6 +218,7 @@ TEST_CASE("the text of an estimate marks what is out of memory", "[estimate]") {
   row.world = 2;
   row.policy = "zero 1";
   row.recompute = "none";
+  row.global_batch = 4096;
   row.micro_batch = 4;
   row.accumulation = 512;
   row.bytes.weights = std::int64_t{1} << 29;
@@ -263,6 +282,27 @@ TEST_CASE("a plan fits on every device, or all ranks together on the machine", "
   CHECK(second->text == "the plan needs 2.2 KiB for 2 processes, and this machine has 2.1 KiB");
 }
 
+TEST_CASE("a device of a known size does not hide what the host lacks", "[estimate]") {
+  PlanReport plan;
+  for (int rank = 0; rank < 2; ++rank) {
+    plan.ranks.push_back({.rank = rank, .weights = 100, .host = 1000 + rank});
+  }
+  Capacity capacity{.device = 100, .host = 2200, .device_name = "the card"};
+  const auto together = overrun(plan, capacity);  // both kinds lie in host memory: 2201
+  REQUIRE(together.has_value());
+  CHECK(together->missing == 1);
+  CHECK(together->share == MemoryShare::both);
+  capacity.apart = true;  // the devices are GPUs: 2001
+  CHECK_FALSE(overrun(plan, capacity).has_value());
+  capacity.host = 2000;
+  const auto host = overrun(plan, capacity);
+  REQUIRE(host.has_value());
+  CHECK(host->rank == 1);
+  CHECK(host->missing == 1);
+  CHECK(host->share == MemoryShare::host);
+  CHECK_THAT(host->text, Catch::Matchers::Contains("of host memory for 2 processes, and this"));
+}
+
 TEST_CASE("the capacity is the device's, and the machine's where tensors lie there", "[estimate]") {
   Config config;
   config.run.device = DeviceKind::cpu;
@@ -272,5 +312,9 @@ TEST_CASE("the capacity is the device's, and the machine's where tensors lie the
   config.run.device_memory = 12345;
   const Capacity device = capacity_of(config);
   CHECK(device.device == 12345);
-  CHECK(device.host == 0);
+  CHECK(device.host == host.host);  // a simulated device lies in host memory
+  CHECK_FALSE(device.apart);
+  config.run.device = DeviceKind::automatic;
+  CHECK(capacity_of(config).apart);
+  CHECK(capacity_of(config).host == host.host);
 }

@@ -77,6 +77,25 @@ TEST_CASE("changes that suffice alone come first, and there are at most three", 
   }
 }
 
+TEST_CASE("where device and host are one memory, moving between them is no change that saves",
+          "[memory_report]") {
+  const Config config = with_micro_batch(1, 1);
+  const auto offered = [&](MemoryShare share, const std::string& name) {
+    return find(cheaper_runs(config, 0, 1, share), name).saved > 0;
+  };
+  CHECK(offered(MemoryShare::device, "parallel.zero.offload"));
+  CHECK(offered(MemoryShare::device, "parallel.gemini.placement"));
+  for (const MemoryShare share : {MemoryShare::both, MemoryShare::host}) {
+    CHECK_FALSE(offered(share, "parallel.zero.offload"));
+    CHECK_FALSE(offered(share, "parallel.gemini.placement"));
+  }
+  Refusal refusal = refused(kMiB, kMiB, kMiB);
+  refusal.limit = std::nullopt;  // the host of a cpu run
+  Config on_cpu = config;
+  on_cpu.run.device = DeviceKind::cpu;
+  CHECK_THAT(out_of_memory(refusal, on_cpu, {0, 1, 0}).what(), !Contains("parallel."));
+}
+
 TEST_CASE("the report names rank, place, sizes, estimate and a fix", "[memory_report]") {
   Config config = with_micro_batch(8, 1);
   config.parallel.data = 4;
@@ -206,7 +225,9 @@ TEST_CASE("without a device of a size the machine decides, for all ranks togethe
   config.model.ffn_hidden_size = 65536;
   config.model.num_layers = 200;  // 640 billion parameters
   CHECK_THAT(refusal_of(config), Contains("for 1 process, and this machine has "));
-  config.run.device_memory = std::int64_t{1} << 50U;  // another machine is meant
+  config.run.device_memory = std::int64_t{1} << 50U;  // simulated, in the same host memory
+  CHECK_THAT(refusal_of(config), Contains("for 1 process, and this machine has "));
+  config.run.device = DeviceKind::automatic;  // a GPU of another machine is meant
   CHECK(refusal_of(config).empty());
 }
 

@@ -5,9 +5,12 @@
 #include "support/temp_dir.hpp"
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
+#include "train/spawn.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
 using namespace colossal::test;  // NOLINT(google-build-using-namespace)
@@ -76,15 +79,66 @@ TEST_CASE("a restart names where it goes on", "[restart]") {
 
 TEST_CASE("the ranks of a restart continue, whatever was asked at first", "[restart]") {
   using Arguments = std::vector<std::string>;
-  const Arguments wanted = {"colossal-train", "train", "a.yaml", "--set", "x=1", "--resume=auto"};
+  const Arguments wanted = {"colossal-train", "train", "--resume=auto", "a.yaml", "--set", "x=1"};
   for (const Arguments& given :
        {Arguments{"colossal-train", "train", "a.yaml", "--set", "x=1"},
         Arguments{"colossal-train", "train", "--overwrite", "a.yaml", "--set", "x=1"},
         Arguments{"colossal-train", "train", "a.yaml", "--resume", "never", "--set", "x=1"},
         Arguments{"colossal-train", "train", "a.yaml", "--set", "x=1", "--resume=/old/run"}}) {
-    CHECK(to_resume(given) == wanted);
+    CHECK(to_resume(given, true) == wanted);
   }
-  CHECK(to_resume(wanted) == wanted);  // of the second restart
+  CHECK(to_resume(wanted, true) == wanted);  // of the second restart
+}
+
+TEST_CASE("a run begun from a checkpoint restarted with random weights before its own first save",
+          "[restart]") {
+  using Arguments = std::vector<std::string>;
+  for (const Arguments& given :
+       {Arguments{"colossal-train", "train", "a.yaml", "--resume=/old/run"},
+        Arguments{"colossal-train", "train", "a.yaml", "--resume", "/old/run"},
+        Arguments{"colossal-train", "train", "a.yaml", "--set", "checkpoint.resume=/old/run"},
+        Arguments{"colossal-train", "train", "a.yaml"}}) {
+    CHECK(to_resume(given, false) == given);
+  }
+  // A new start stays one, whatever the configuration resumes from.
+  TrainOptions anew;
+  anew.overwrite = true;
+  anew.arguments = {"train", "a.yaml", "--overwrite"};
+  anew.config.run_time = "now";
+  CHECK(to_resume(rank_arguments(anew), false) ==
+        Arguments{"colossal-train", "train", "--resume=never", "--run-time=now", "a.yaml"});
+}
+
+TEST_CASE("options that the launcher adds stood behind a --", "[restart]") {
+  using Arguments = std::vector<std::string>;
+  TrainOptions options;
+  options.arguments = {"train", "--nproc", "2", "--overwrite=true", "--", "a.yaml"};
+  options.config.run_time = "now";
+  const Arguments first = rank_arguments(options);
+  CHECK(first ==
+        Arguments{"colossal-train", "train", "--run-time=now", "--overwrite=true", "--", "a.yaml"});
+  CHECK(to_resume(first, true) ==
+        Arguments{"colossal-train", "train", "--resume=auto", "--run-time=now", "--", "a.yaml"});
+}
+
+TEST_CASE("the wait before a restart grew beyond all numbers", "[restart]") {
+  RestartPolicy policy(100, 5s);
+  RestartPolicy slow(100, 100'000s);
+  for (int k = 0; k < 100; ++k) {
+    CHECK(policy.decide(failed(8), k).wait == 5s * (1 << std::min(k, 12)));
+    const auto wait = slow.decide(failed(8), k).wait;
+    REQUIRE(wait);
+    CHECK(*wait >= 100'000s);
+    CHECK(wait->count() <= std::numeric_limits<int>::max());  // what poll() takes
+  }
+}
+
+TEST_CASE("a run that was asked to stop and failed was started again", "[restart]") {
+  LaunchOutcome outcome = failed(137);
+  outcome.asked_to_stop = true;
+  const RestartDecision decision = RestartPolicy(3, 5s).decide(outcome, 3);
+  CHECK_FALSE(decision.wait);
+  CHECK(says(decision, "asked to stop"));
 }
 
 TEST_CASE("the newest checkpoint is the newest complete one", "[restart]") {

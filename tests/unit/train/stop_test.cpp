@@ -11,6 +11,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
@@ -48,6 +49,7 @@ struct StoppedRun {
     Trainer trainer(std::move(parts), {});
     const std::unique_ptr<World> world = World::connect({}, {}, {});
     add_standard_hooks(trainer, run_dir.get(), *world);
+    trainer.add_hook(std::make_unique<SaveRequestHook>([this] { late_request = false; }));
     trainer.add_hook(std::make_unique<EndHook>(ending));
     trainer.add_hook(std::make_unique<RecordingHook>(reports));
     state = trainer.run();
@@ -77,6 +79,7 @@ struct StoppedRun {
   std::vector<double> means;
   RunState state;
   StopReason stopped = StopReason::none;
+  bool late_request = false;  ///< to save, of this rank
   double mean_save = 0;
   Tensors tensors;
 };
@@ -155,6 +158,15 @@ TEST_CASE("a step that is due anyway is saved once", "[stop]") {
   CHECK(save.reports[2].save);
   CHECK_FALSE(save.reports[3].save);
   CHECK(save.ending == "end");
+}
+
+TEST_CASE("one signal to all ranks saved twice, in neighbouring steps", "[stop]") {
+  StoppedRun run(saving(std::nullopt));
+  run.run([&](std::int64_t step) {
+    const bool asked = std::exchange(run.late_request, step == 3);  // just too late for step 3
+    return Wishes{StopReason::none, step == 3 || asked};            // where another rank has it
+  });
+  CHECK(run.saved() == Steps{3, 6});
 }
 
 TEST_CASE("an evaluation that is due does not keep a run that stops", "[stop]") {
