@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -67,6 +68,21 @@ std::vector<std::vector<std::string>> csv_of(const fs::path& run_dir) {
     }
   }
   return rows;
+}
+
+/// The fields that schemas/metrics.md lists for all records or under the heading of a kind.
+std::set<std::string> documented_fields(const std::string& kind) {
+  std::set<std::string> fields;
+  std::istringstream in(read_file(fs::path(COLOSSAL_SOURCE_DIR) / "schemas" / "metrics.md"));
+  bool ours = true;
+  for (std::string line; std::getline(in, line) && !line.starts_with("Example");) {
+    if (line.starts_with("## kind")) {
+      ours = line.starts_with("## kind `" + kind + "`");
+    } else if (ours && line.starts_with("| `")) {
+      fields.insert(line.substr(3, line.find('`', 3) - 3));
+    }
+  }
+  return fields;
 }
 
 /// Number of events of a kind ("X": complete) and category ("": any) of a trace.
@@ -175,6 +191,38 @@ TEST_CASE("metrics.csv has the last record of every step, digit by digit", "[rep
             (value.is_string() ? value.get<std::string>() : value.dump()));
     }
     wanted.erase(step);
+  }
+}
+
+TEST_CASE("every field of a record is in schemas/metrics.md and in metrics.csv", "[reporting]") {
+  const TempDir folder;
+  const Arguments more = {"--set", "logging.csv=true"};
+  run_expecting(
+      0, train_tiny(folder.path() / "gpt", {more[0], more[1], "--set", "train.precision=fp16"}));
+  run_expecting(0,
+                {"train",
+                 (fs::path(COLOSSAL_SOURCE_DIR) / "configs" / "mlp-cpu.yaml").string(),
+                 "--output-dir",
+                 (folder.path() / "mlp").string(),
+                 "--set",
+                 "train.steps=20",
+                 more[0],
+                 more[1]});
+  for (const std::string kind : {"train", "eval"}) {
+    std::set<std::string> unwritten = documented_fields(kind);
+    REQUIRE(unwritten.size() > 8);
+    const std::set<std::string> documented = unwritten;
+    for (const char* model : {"gpt", "mlp"}) {
+      const std::vector<std::string> header = csv_of(folder.path() / model).at(0);
+      const Json last = records(folder.path() / model, kind).rbegin()->second;
+      for (const auto& [field, value] : last.items()) {
+        INFO(field << " of " << kind << " records, " << model);
+        CHECK(documented.contains(field));
+        CHECK(std::ranges::find(header, field) != header.end());
+        unwritten.erase(field);
+      }
+    }
+    CHECK(unwritten.empty());
   }
 }
 

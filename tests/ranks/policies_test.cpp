@@ -233,8 +233,15 @@ std::int64_t counted(const ParallelContext& context, std::string_view label) {
   return 0;
 }
 
-/// Bytes that a ring sends from each rank for what the collectives of one step were handed.
-double ring_bytes(RankContext& ctx, const Policy& policy) {
+/// What the collectives of one step were handed, in bytes of all chunks: of reductions whole ones,
+/// of gathers the parts of all ranks together.
+struct Volumes {
+  double all_reduce = 0;
+  double reduce_scatter = 0;
+  double all_gather = 0;
+};
+
+Volumes volumes_of(RankContext& ctx, const Policy& policy) {
   Config config = tiny_gpt();
   config.model.tie_embeddings = false;
   const Config spread = with(split(config, ctx.size(), 1), policy);
@@ -254,21 +261,38 @@ double ring_bytes(RankContext& ctx, const Policy& policy) {
       before[i] = now;
     }
   });
-  // Beside gradients a step reduces three counts, the loss and the norm: 8 bytes each at most.
-  const auto n = static_cast<double>(ctx.size());
-  const double share = (n - 1) / n;
-  const double reduced = static_cast<double>(step[0] / 64 * 64);
-  return (2 * reduced * share + static_cast<double>(step[1]) * share +
-          static_cast<double>(step[2]) * (n - 1)) /
-         (static_cast<double>(whole) * share);
+  // Beside gradients a step reduces a few counts, the loss and the norm: together less than the
+  // length of which chunks are multiples.
+  constexpr std::int64_t kUnit = kChunkAlignment * 8;
+  const auto bytes = static_cast<double>(whole);
+  return {.all_reduce = static_cast<double>(step[0] / kUnit * kUnit) / bytes,
+          .reduce_scatter = static_cast<double>(step[1]) / bytes,
+          .all_gather = static_cast<double>(step[2] * ctx.size()) / bytes};
+}
+
+/// Each collective has its own share: in a ring a reduction and a gather cost the same, so that
+/// their sum would not tell one from the other.
+void check_volumes(RankContext& ctx, const Policy& policy, const Volumes& expected) {
+  const Volumes volumes = volumes_of(ctx, policy);
+  INFO(policy.name);
+  CHECK(volumes.all_reduce == Approx(expected.all_reduce));
+  CHECK(volumes.reduce_scatter == Approx(expected.reduce_scatter));
+  CHECK(volumes.all_gather == Approx(expected.all_gather));
 }
 
 void check_volumes(RankContext& ctx) {
-  CHECK(ring_bytes(ctx, zero(0)) == Approx(2));
-  CHECK(ring_bytes(ctx, zero(1)) == Approx(2));
-  CHECK(ring_bytes(ctx, zero(2)) == Approx(2));
-  CHECK(ring_bytes(ctx, zero(3, Offload::none, 0)) == Approx(3));
-  CHECK(ring_bytes(ctx, zero(3, Offload::none, 2)) < 3);
+  const Volumes cut = {.all_reduce = 0, .reduce_scatter = 1, .all_gather = 1};
+  check_volumes(ctx, zero(0), {.all_reduce = 1, .reduce_scatter = 0, .all_gather = 0});
+  check_volumes(ctx, zero(1), cut);
+  check_volumes(ctx, zero(2), cut);
+  check_volumes(
+      ctx, zero(3, Offload::none, 0), {.all_reduce = 0, .reduce_scatter = 1, .all_gather = 2});
+  const Volumes kept =
+      volumes_of(ctx, zero(3, Offload::none, 2));  // the last block's, for backward
+  CHECK(kept.all_reduce == Approx(0));
+  CHECK(kept.reduce_scatter == Approx(1));
+  CHECK(kept.all_gather > 1);
+  CHECK(kept.all_gather < 2);
 }
 
 }  // namespace
