@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kName = "metrics.csv";
-constexpr std::array<std::string_view, 26> kColumns = {
+constexpr std::array<std::string_view, 27> kColumns = {
     "t",          "attempt",      "kind",          "step",       "epoch",
     "samples",    "tokens",       "loss",          "ppl",        "lr",
     "grad_norm",  "clipped",      "loss_scale",    "skipped",    "step_time",
