@@ -2,14 +2,11 @@
 // of threads.
 #include "optim/norms.hpp"
 
-#include "mesh/dtype.hpp"
 #include "optim/detail/copies.hpp"
-#include "optim/detail/cuda/sweeps.hpp"
+#include "optim/detail/cuda/squares.hpp"
 #include "optim/detail/flat_kernels.hpp"
 #include "optim/detail/tiles.hpp"
 
-#include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -44,42 +41,25 @@ std::vector<detail::Piece> pieces_of_host(std::span<const FlatShard> shards) {
   return pieces;
 }
 
-/// Squares of the gradients of a shard in the memory of a GPU: [segments, 2], of which column 1
-/// counts.
-at::Tensor squares_on_gpu(const FlatShard& shard) {
-  const at::ScalarType wide = wide_dtype(shard.grad.scalar_type());
-  const detail::ShardArrays arrays{
-      .master = {}, .grad = detail::array_of(shard.grad, wide), .working = {}, .states = {}};
-  std::vector<detail::cuda::Slice> slices;
-  for (const Segment& segment : shard.segments) {
-    slices.push_back({.at = segment.offset, .count = segment.end - segment.begin});
+/// The sum of measure_on_gpu() over all parameters, for which is waited.
+double squares_on_gpu(std::span<const FlatShard> shards,
+                      const detail::Copies& copies,
+                      const at::Tensor& measured) {
+  if (!measured.defined()) {
+    return 0;
   }
-  at::Tensor out = at::empty({std::ssize(slices), 2}, shard.grad.options().dtype(at::kDouble));
-  detail::cuda::squares({arrays, wide, slices, out});
-  return out;
-}
-
-/// The same sum over shards of a GPU, for which is waited once.
-double squares_on_gpu(std::span<const FlatShard> shards, const detail::Copies& copies) {
-  std::vector<at::Tensor> measured;
   std::vector<double> divisors;
   for (const FlatShard& shard : shards) {
-    if (!shard.grad.is_cuda()) {
-      continue;
-    }
-    measured.push_back(squares_on_gpu(shard));
-    for (const Segment& segment : shard.segments) {
+    const std::size_t count = shard.grad.is_cuda() ? shard.segments.size() : 0;
+    for (const Segment& segment : std::span(shard.segments).first(count)) {
       divisors.push_back(copies.of(segment.param, shard.shard_axes));
     }
   }
-  if (measured.empty()) {
-    return 0;
-  }
-  const at::Tensor here = at::cat(measured).cpu();
+  const at::Tensor here = measured.cpu();
   const auto* const values = here.const_data_ptr<double>();
   double sum = 0;
   for (std::size_t i = 0; i < divisors.size(); ++i) {
-    sum += values[2 * i + 1] / divisors[i];
+    sum += values[i] / divisors[i];
   }
   return sum;
 }
@@ -103,16 +83,29 @@ double squares(std::span<const FlatShard> shards, const detail::Copies& copies) 
 
 }  // namespace
 
+at::Tensor measure_on_gpu(std::span<const FlatShard> shards) {
+  std::vector<at::Tensor> parts;
+  for (const FlatShard& shard : shards) {
+    const std::size_t count = shard.grad.is_cuda() ? shard.segments.size() : 0;
+    for (const Segment& segment : std::span(shard.segments).first(count)) {
+      parts.push_back(shard.grad.narrow(0, segment.offset, segment.end - segment.begin));
+    }
+  }
+  return parts.empty() ? at::Tensor() : detail::cuda::squares_of(parts);
+}
+
 double global_grad_norm(std::span<const FlatShard> shards,
                         std::span<Parameter* const> parameters,
-                        const ParallelContext& context) {
+                        const ParallelContext& context,
+                        const at::Tensor& measured) {
   AxisSet shard_axes;
   for (const FlatShard& shard : shards) {
     shard_axes |= shard.shard_axes;
   }
   const detail::Copies copies(parameters, shard_axes, context.mesh());
-  at::Tensor sum =
-      at::full({1}, squares(shards, copies) + squares_on_gpu(shards, copies), at::kDouble);
+  const double on_gpu =
+      squares_on_gpu(shards, copies, measured.defined() ? measured : measure_on_gpu(shards));
+  at::Tensor sum = at::full({1}, squares(shards, copies) + on_gpu, at::kDouble);
   context.comm(copies.group() | axes({Axis::pp})).all_reduce(sum).wait();
   return std::sqrt(sum.item<double>());
 }

@@ -1,6 +1,7 @@
 // Do updates on a GPU have the bits of those on the CPU, for every optimizer and combination of
 // types, wherever parameters lie in a shard?
 #include "config/load.hpp"
+#include "optim/detail/cuda/squares.hpp"
 #include "optim/norms.hpp"
 #include "support/gpu.hpp"
 #include "unit/optim/optim_helpers.hpp"
@@ -203,6 +204,27 @@ TEST_CASE("GPU: shards of both devices in one update", "[cuda][optim]") {
   test::step(*optimizer, both, groups(), {.step = 0, .lr = 0.01});
   compare(cpu[0].master, both[0].master, false, "masters of the GPU");
   require_close(cpu[1].master, both[1].master, 2e-6, "masters of the CPU");
+}
+
+TEST_CASE("GPU: squares of many gradients, wherever they begin", "[cuda][optim]") {
+  NEEDS_GPUS(1)
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    std::vector<at::Tensor> parts;
+    std::vector<double> exact;
+    for (int i = 0; i < 300; ++i) {  // more than two launches take
+      const std::int64_t count = i == 7 ? 200'003 : 1 + 29 * i;
+      const at::Tensor values = noise(count, i, dtype);
+      parts.push_back(moved(values, i % 3 == 1));
+      exact.push_back(values.to(at::kDouble).square().sum().item<double>());
+    }
+    const at::Tensor found = detail::cuda::squares_of(parts).cpu();
+    REQUIRE(found.size(0) == 300);
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      INFO(c10::toString(dtype) << ", part " << i);
+      REQUIRE(found.const_data_ptr<double>()[i] == Approx(exact[i]).epsilon(1e-6));
+    }
+    REQUIRE(at::equal(found, detail::cuda::squares_of(parts).cpu()));
+  }
 }
 
 TEST_CASE("GPU: the gradient norm counts every element once and no padding", "[cuda][optim]") {

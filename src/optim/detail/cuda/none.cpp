@@ -1,5 +1,6 @@
 // What do sweeps over the memory of a GPU do in a build without CUDA? They say so.
 #include "core/error.hpp"
+#include "optim/detail/cuda/squares.hpp"
 #include "optim/detail/cuda/sweeps.hpp"
 
 namespace colossal::detail::cuda {
@@ -30,6 +31,9 @@ void sgd(const Sweep& /*sweep*/, std::span<const SgdFactors> /*factors*/) {
 }
 void squares(const Sweep& /*sweep*/) {
   missing("squares");
+}
+at::Tensor squares_of(std::span<const at::Tensor> /*parts*/) {
+  missing("squares_of");
 }
 
 }  // namespace colossal::detail::cuda
