@@ -16,6 +16,8 @@ readonly build_packages=(g++ cmake ninja-build python3-venv git ccache mold liby
 readonly test_packages=(bible-kjv bible-kjv-text iso-codes unicode-data zsh fish)
 # torch is pinned because c10d's C++ interface is not stable between releases; the formatters because their output is not.
 readonly torch_requirement=torch==2.11.0
+# Headers with which cuDNN's attention writes gradients into place; only builds for GPUs read them.
+readonly cudnn_requirement=nvidia-cudnn-frontend==1.32.0
 readonly test_requirements=(clang-format==19.1.7 clang-tidy==19.1.0 numpy==2.4.6 h5py==3.16.0
                              tensorboard==2.21.0 safetensors==0.8.0)
 # The peer of our tokenizers, and GPT-2's vocabulary. What they depend on is only for downloads and not installed.
@@ -124,7 +126,8 @@ need_requirements() {
 # need_torch: LibTorch of TORCH_DIR if that is set (CMake checks its version), else of the wheel in .venv.
 need_torch() {
   if [ -z "${TORCH_DIR:-}" ]; then
-    need_requirements "$torch_requirement"
+    need_requirements "$torch_requirement" &&
+      { ! has_nvcc || need_requirements --no-deps "$cudnn_requirement"; }
   elif [ ! -e "$TORCH_DIR/lib/libtorch_cpu.so" ]; then
     die 9 "TORCH_DIR=$TORCH_DIR holds no lib/libtorch_cpu.so; it must be the 'torch' folder of an installed wheel"
   fi

@@ -42,10 +42,12 @@ find_path(COLOSSAL_NCCL_INCLUDE nccl.h HINTS ${_packages}/nvidia/nccl/include ${
           NO_DEFAULT_PATH)
 find_path(COLOSSAL_CUDNN_INCLUDE cudnn.h HINTS ${_packages}/nvidia/cudnn/include ${CUDAToolkit_INCLUDE_DIRS}
                                                /usr/include REQUIRED NO_DEFAULT_PATH)
+# Headers of PyPI's nvidia-cudnn-frontend; without them gradients of attention are copied into place.
+find_path(COLOSSAL_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${_packages}/include NO_DEFAULT_PATH)
 set(COLOSSAL_CUDA_INCLUDES ${CUDAToolkit_INCLUDE_DIRS} ${COLOSSAL_NCCL_INCLUDE} ${COLOSSAL_CUDNN_INCLUDE})
 list(REMOVE_DUPLICATES COLOSSAL_CUDA_INCLUDES)
 
-# libcublas and libcudart, which our own code calls, from where torch takes them.
+# libcublas, libcudnn, libnvrtc (called by the headers of cuDNN's frontend) and libcudart, which our own code calls, from where torch takes them.
 function(_find_beside_torch variable name)
   file(GLOB found ${_packages}/nvidia/*/lib/${name}.so.*)
   if(found)
@@ -57,11 +59,14 @@ function(_find_beside_torch variable name)
 endfunction()
 _find_beside_torch(_cudart libcudart)
 _find_beside_torch(_cublas_lt libcublasLt)
+_find_beside_torch(_cudnn libcudnn)
+_find_beside_torch(_nvrtc libnvrtc)
 
 add_library(torch::cuda INTERFACE IMPORTED)
 # Nothing names a symbol of torch_cuda: it registers itself when it is loaded, so it must not be dropped as unneeded.
 target_link_options(
   torch::cuda INTERFACE
   "LINKER:--push-state,--no-as-needed,${TORCH_DIR}/lib/libtorch_cuda.so,${TORCH_DIR}/lib/libc10_cuda.so,--pop-state")
-target_link_libraries(torch::cuda INTERFACE torch::cpu ${_cublas_lt} ${_cudart})
-message(STATUS "CUDA ${CUDAToolkit_VERSION} for sm_${CMAKE_CUDA_ARCHITECTURES}, NCCL of ${COLOSSAL_NCCL_INCLUDE}")
+target_link_libraries(torch::cuda INTERFACE torch::cpu ${_cublas_lt} ${_cudnn} ${_nvrtc} ${_cudart})
+message(STATUS "CUDA ${CUDAToolkit_VERSION} for sm_${CMAKE_CUDA_ARCHITECTURES}, NCCL of ${COLOSSAL_NCCL_INCLUDE}, cuDNN frontend: "
+               "${COLOSSAL_CUDNN_FRONTEND_INCLUDE}")

@@ -4,12 +4,14 @@
 #include "nn/detail/product.hpp"
 #include "nn/detail/rebuild.hpp"
 #include "nn/detail/shapes.hpp"
+#include "nn/gradient.hpp"
 #include "nn/kernels/cuda/linear.hpp"
 #include "nn/kernels/element.hpp"
 #include "nn/kernels/embedding.hpp"
 #include "nn/kernels/token_loss.hpp"
 
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -33,15 +35,18 @@ struct DropoutFunction : Function<DropoutFunction> {
     ctx->saved_data["step"] = static_cast<std::int64_t>(key.step);
     ctx->saved_data["first"] = static_cast<std::int64_t>(key.first);
     ctx->saved_data["p"] = key.p;
+    ctx->saved_data["later"] = reinterpret_cast<std::int64_t>(key.later);
     ctx->saved_data["residual"] = residual.has_value();
     return kernels::dropout(x.contiguous(), residual ? residual->contiguous() : at::Tensor(), key);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    const kernels::DropoutKey key{static_cast<std::uint64_t>(ctx->saved_data["stream"].toInt()),
-                                  static_cast<std::uint32_t>(ctx->saved_data["step"].toInt()),
-                                  static_cast<std::uint64_t>(ctx->saved_data["first"].toInt()),
-                                  ctx->saved_data["p"].toDouble()};
+    const kernels::DropoutKey key{
+        static_cast<std::uint64_t>(ctx->saved_data["stream"].toInt()),
+        static_cast<std::uint32_t>(ctx->saved_data["step"].toInt()),
+        static_cast<std::uint64_t>(ctx->saved_data["first"].toInt()),
+        ctx->saved_data["p"].toDouble(),
+        reinterpret_cast<const std::uint32_t*>(ctx->saved_data["later"].toInt())};
     const bool residual = ctx->saved_data["residual"].toBool();
     return {
         kernels::dropout(grads[0].contiguous(), {}, key), residual ? grads[0] : at::Tensor(), {}};
@@ -97,6 +102,16 @@ struct HeadLoss {
   std::int64_t chunk_rows;
 };
 
+/// A sum that is still zero. On a GPU the first product replaces what is there.
+at::Tensor sum_of_nothing(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  if (!options.device().is_cuda()) {
+    return at::zeros(sizes, options);
+  }
+  at::Tensor sum = at::empty(sizes, options);
+  mark_unwritten(sum);
+  return sum;
+}
+
 struct HeadLossFunction : Function<HeadLossFunction> {
   static at::Tensor forward(AutogradContext* ctx,
                             const at::Tensor& x,
@@ -108,7 +123,7 @@ struct HeadLossFunction : Function<HeadLossFunction> {
     const auto wide = x.options().dtype(wide_dtype(x.scalar_type()));
     at::Tensor loss = at::zeros({}, wide);
     at::Tensor x_grad = at::empty_like(x_mh);
-    const at::Tensor weight_grad = at::zeros(weight.sizes(), wide);
+    const at::Tensor weight_grad = sum_of_nothing(weight.sizes(), wide);
     for (std::int64_t begin = 0; begin < x_mh.size(0); begin += head.chunk_rows) {
       const std::int64_t rows = std::min(head.chunk_rows, x_mh.size(0) - begin);
       const at::Tensor part = x_mh.narrow(0, begin, rows);
@@ -117,7 +132,7 @@ struct HeadLossFunction : Function<HeadLossFunction> {
           logits, labels_m.narrow(0, begin, rows), head.vocabulary, head.grad_factor));
       x_grad.narrow(0, begin, rows).copy_(detail::product(logits, weight));
       if (!logits.is_cuda() || !kernels::cuda::add_weight_gradient(weight_grad, logits, part)) {
-        weight_grad.add_(detail::product(logits.t(), part));
+        detail::accumulate(weight_grad, detail::product(logits.t(), part));
       }
     }
     ctx->saved_data["x_grad"] = x_grad.view(x.sizes());

@@ -5,7 +5,9 @@
 #include "nn/detail/rebuild.hpp"
 #include "nn/detail/shapes.hpp"
 #include "nn/functions.hpp"
+#include "nn/gradient.hpp"
 #include "nn/kernels/activation.hpp"
+#include "nn/kernels/cuda/layer_norm.hpp"
 #include "nn/kernels/element.hpp"
 #include "nn/kernels/few_rows.hpp"
 #include "nn/kernels/layer_norm.hpp"
@@ -65,8 +67,13 @@ struct LayerNormForkFunction : Function<LayerNormForkFunction> {
     }
     const at::Tensor g_mh = rows_of(grads[0]).contiguous();
     const at::Tensor residual = grads[1].defined() ? rows_of(grads[1]).contiguous() : at::Tensor();
-    const kernels::LayerNormGrad result =
-        kernels::layer_norm_backward(g_mh, {saved[0], saved[1], saved[2], saved[3]}, residual);
+    const kernels::LayerNormSaved of{saved[0], saved[1], saved[2], saved[3]};
+    if (takes_gradient(saved[1]) && takes_gradient(saved[4])) {
+      const at::Tensor x_mh = kernels::cuda::give_layer_norm_backward(
+          g_mh, of, residual, saved[1].grad(), saved[4].grad());
+      return {x_mh.view(grads[0].sizes()), {}, {}, {}, {}};
+    }
+    const kernels::LayerNormGrad result = kernels::layer_norm_backward(g_mh, of, residual);
     return {result.x_mh.view(grads[0].sizes()),
             give(saved[1], result.weight_h),
             give(saved[4], result.bias_h),

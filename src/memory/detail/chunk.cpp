@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "memory/gauge.hpp"
 #include "memory/host_memory.hpp"
+#include "nn/gradient.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -155,6 +156,9 @@ void Chunk::attach(std::size_t index) {
     leaf.requires_grad_(true);
     at::Tensor grad = alias(grads_.tensor().narrow(0, offset, numel(shape)).view(shape));
     leaf.mutable_grad() = grad;
+    if (replaces_gradients()) {
+      zero_before_accumulating(leaf);
+    }
     leaves_.push_back({.param = spec_.params[index], .grad = std::move(grad)});
   }
   parameter.attach(std::move(leaf));
@@ -247,10 +251,13 @@ void Chunk::drop() {
 
 void Chunk::begin_gradients() {
   summed_ = false;
-  if (keeps_gradients_) {
+  if (keeps_gradients_ && !replaces_gradients()) {
     grads_.tensor().zero_();
   }
   for (Leaf& leaf : leaves_) {
+    if (replaces_gradients()) {
+      mark_unwritten(leaf.grad);
+    }
     leaf.version = static_cast<std::uint32_t>(leaf.grad._version());
   }
 }
@@ -272,7 +279,18 @@ at::Tensor Chunk::stage_gradients() {
   return staging_.tensor().copy_(grads_.tensor());
 }
 
+/// Gradients that nobody wrote are zero; their parameters stay unused.
+void Chunk::zero_unwritten() {
+  for (Leaf& leaf : leaves_) {
+    if (is_unwritten(leaf.grad)) {
+      leaf.grad.zero_();
+      leaf.version = static_cast<std::uint32_t>(leaf.grad._version());
+    }
+  }
+}
+
 void Chunk::start_reduce() {
+  zero_unwritten();
   at::Tensor whole = stage_gradients();
   sum_ = own_part(whole);
   if (spec_.shard_axes.none()) {

@@ -63,7 +63,7 @@ class Chunk {
 
   /// Readies zeroed memory for gradients, unless it is there.
   void open_gradients();
-  /// Zeroes gradients at the start of a step.
+  /// Makes gradients zero, or says that they are still to be written, at the start of a step.
   void begin_gradients();
   /// Starts the sum over ranks. Communicates: all-reduce, or reduce-scatter over shard_axes.
   void start_reduce();
@@ -95,6 +95,12 @@ class Chunk {
   /// to = from, one of which may be on the host and the other on the device: complete for the
   /// device after finish_gather(), and for what the stream gets next if `now`.
   void bring(const at::Tensor& to, const at::Tensor& from, bool now);
+  /// Whether the first write of a step replaces a gradient, so that nobody has to zero it: where
+  /// gradients stay, on a GPU, whose kernels can do either.
+  [[nodiscard]] bool replaces_gradients() const {
+    return keeps_gradients_ && shared_.context.device().is_cuda();
+  }
+  void zero_unwritten();
   at::Tensor stage_gradients();
   void send_sum();
   void allocate_master();

@@ -8,7 +8,6 @@
 #include "nn/detail/rebuild.hpp"
 #include "nn/detail/shapes.hpp"
 #include "nn/kernels/activation.hpp"
-#include "nn/kernels/columns.hpp"
 #include "nn/kernels/cuda/linear.hpp"
 
 #include <optional>
@@ -19,7 +18,7 @@ using torch::autograd::Function;
 using torch::autograd::variable_list;
 
 /// g^T x, or undefined where the product has been added to the gradient that the weight has
-/// already.
+/// already, or written as its first part.
 inline at::Tensor weight_gradient(const at::Tensor& weight,
                                   const at::Tensor& g_mo,
                                   const at::Tensor& x_mi) {
@@ -69,8 +68,10 @@ struct LinearActFunction : Function<LinearActFunction> {
     if (ctx->needs_input_grad(0)) {
       x_grad = product(pre.pre_mf, weight).view(with_last(grads[0], weight.size(1)));
     }
+    const at::Tensor bias_grad =
+        pre.bias_f.defined() ? give(saved[2], pre.bias_f) : give_column_sums(saved[2], pre.pre_mf);
     const at::Tensor x_mi = rows_of(take(ctx, "x", saved[0]));
-    return {x_grad, weight_gradient(weight, pre.pre_mf, x_mi), give(saved[2], pre.bias_f), {}, {}};
+    return {x_grad, weight_gradient(weight, pre.pre_mf, x_mi), bias_grad, {}, {}};
   }
 
   /// Whether the only user of the result may compute pre_gradient() in the product that leads
@@ -183,7 +184,7 @@ struct LinearFunction : Function<LinearFunction> {
       x_grad = input_gradient(ctx, g_mo, saved[1]).view(with_last(grads[0], saved[1].size(1)));
     }
     const at::Tensor bias_grad =
-        saved[2].defined() ? give(saved[2], kernels::column_sums(g_mo)) : at::Tensor();
+        saved[2].defined() ? give_column_sums(saved[2], g_mo) : at::Tensor();
     const at::Tensor residual_grad = ctx->saved_data["onto"].toBool() ? grads[0] : at::Tensor();
     const at::Tensor weight_grad =
         weight_gradient(saved[1], g_mo, rows_of(take(ctx, "x", saved[0])));

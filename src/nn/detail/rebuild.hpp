@@ -3,6 +3,9 @@
 #pragma once
 
 #include "nn/functions.hpp"
+#include "nn/gradient.hpp"
+#include "nn/kernels/columns.hpp"
+#include "nn/kernels/cuda/columns.hpp"
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -62,14 +65,32 @@ inline void set_rebuild(AutogradContext* ctx, Rebuild rebuild) {
   ctx->saved_data["rebuild"] = rebuild != Rebuild::nothing;
 }
 
-/// Gives `gradient` to a parameter: on a GPU by adding it to what the parameter has already,
-/// rounded once, instead of letting autograd convert it first; undefined then.
+/// sum += x, or sum = x where it is_unwritten().
+inline void accumulate(const at::Tensor& sum, const at::Tensor& x) {
+  if (is_unwritten(sum)) {
+    sum.copy_(x);
+  } else {
+    sum.add_(x);
+  }
+}
+
+/// Gives `gradient` to a parameter: on a GPU by writing it, or adding it to what the parameter has
+/// already, rounded once, instead of letting autograd convert it first; undefined then.
 inline at::Tensor give(const at::Tensor& parameter, const at::Tensor& gradient) {
   if (!gradient.defined() || !gradient.is_cuda() || !parameter.is_leaf() ||
       !parameter.grad().defined()) {
     return gradient;
   }
-  parameter.grad().add_(gradient);
+  accumulate(parameter.grad(), gradient);
+  return {};
+}
+
+/// Gives the sums over the rows of g to a bias.
+inline at::Tensor give_column_sums(const at::Tensor& bias, const at::Tensor& g_mo) {
+  if (!takes_gradient(bias)) {
+    return give(bias, kernels::column_sums(g_mo));
+  }
+  kernels::cuda::give_column_sums(bias.grad(), g_mo);
   return {};
 }
 

@@ -93,14 +93,15 @@ __device__ inline Pack<S, N> sloped(const Pack<S, N>& grad,
 }
 
 template <class Act, bool kBackward, class S, int N>
-__global__ void bias_act_kernel(Rows<S> a) {
+__global__ void __launch_bounds__(kColumnThreads* kRowThreads, kColumnBlocks)
+    bias_act_kernel(Rows<S> a) {
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x) * N;
   const bool inside = column < a.width;
   const Pack<S, N> bias =
       inside && a.bias != nullptr ? load_pack<N>(a.bias + column) : Pack<S, N>{};
   Wide<S> sums[N] = {};
-  for_rows(inside ? a.rows : 0, [&](std::int64_t r) {
+  for_rows<4>(inside ? a.rows : 0, [&](std::int64_t r) {
     const std::int64_t at = r * a.width + column;
     const Pack<S, N> pre = load_pack<N>(a.pre + at);
     if constexpr (kBackward) {
@@ -245,13 +246,15 @@ cudaError_t launch_bias_act_backward(ElementType type, const BiasAct& args, cuda
     return cudaSuccess;
   }
   const cudaError_t first = launch<true>(type, args, stream);
-  return first != cudaSuccess ? first
-                              : launch_add_parts(type,
-                                                 args.partial,
-                                                 column_parts(args.rows, args.width, type),
-                                                 args.width,
-                                                 args.bias_grad,
-                                                 stream);
+  return first != cudaSuccess
+             ? first
+             : launch_add_parts(type,
+                                {.partial_pf = args.partial,
+                                 .rows = column_parts(args.rows, args.width, type),
+                                 .width = args.width,
+                                 .targets = {{.out = args.bias_grad, .type = wide_type(type)}},
+                                 .num_targets = 1},
+                                stream);
 }
 
 cudaError_t launch_swiglu(ElementType type, const Swiglu& args, cudaStream_t stream) {

@@ -4,9 +4,11 @@
 
 #include "nn/kernels/cuda/glue.hpp"
 #include "nn/kernels/cuda/pack_launch.hpp"
+#include "nn/kernels/cuda/packed_attention.hpp"
 #include "nn/kernels/cuda/plain_attention.hpp"
 #include "nn/kernels/element.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
@@ -106,42 +108,52 @@ at::Tensor library_backward(Backend backend,
                             const at::Tensor& qkv_bsd,
                             const AttentionResult& forward,
                             const AttentionShape& shape) {
+  if (backend == Backend::cudnn) {
+    const at::Tensor packed = packed_attention_backward(grad_bsh, qkv_bsd, forward, shape);
+    if (packed.defined()) {
+      return packed;
+    }
+  }
   const QkvViews x = whole_heads(qkv_bsd, shape);
   const at::Tensor grad = heads_of(grad_bsh, shape);
   const at::Tensor context = heads_of(forward.context_bsh, shape);
   const std::int64_t sequence = qkv_bsd.size(1);
   // Without dropout nobody reads the state of the random numbers.
   const at::Tensor unused = at::empty({2}, qkv_bsd.options().dtype(at::kLong));
+  // cuDNN's kernel adds gradients of q in a changing order; FlashAttention's can be told not to,
+  // and takes the sums of cuDNN's forward.
+  const bool flash = backend == Backend::flash || at::globalContext().deterministicAlgorithms();
+  const at::Tensor log_sum = forward.log_sum.view({grad.size(0), grad.size(1), sequence});
   const auto [q_grad, k_grad, v_grad] =
-      backend == Backend::cudnn ? at::_scaled_dot_product_cudnn_attention_backward(grad,
-                                                                                   x.q,
-                                                                                   x.k,
-                                                                                   x.v,
-                                                                                   context,
-                                                                                   forward.log_sum,
-                                                                                   unused,
-                                                                                   unused,
-                                                                                   {},
-                                                                                   {},
-                                                                                   {},
-                                                                                   sequence,
-                                                                                   sequence,
-                                                                                   0.0,
-                                                                                   shape.causal)
-                                : at::_scaled_dot_product_flash_attention_backward(grad,
-                                                                                   x.q,
-                                                                                   x.k,
-                                                                                   x.v,
-                                                                                   context,
-                                                                                   forward.log_sum,
-                                                                                   {},
-                                                                                   {},
-                                                                                   sequence,
-                                                                                   sequence,
-                                                                                   0.0,
-                                                                                   shape.causal,
-                                                                                   unused,
-                                                                                   unused);
+      !flash ? at::_scaled_dot_product_cudnn_attention_backward(grad,
+                                                                x.q,
+                                                                x.k,
+                                                                x.v,
+                                                                context,
+                                                                forward.log_sum,
+                                                                unused,
+                                                                unused,
+                                                                {},
+                                                                {},
+                                                                {},
+                                                                sequence,
+                                                                sequence,
+                                                                0.0,
+                                                                shape.causal)
+             : at::_scaled_dot_product_flash_attention_backward(grad,
+                                                                x.q,
+                                                                x.k,
+                                                                x.v,
+                                                                context,
+                                                                log_sum,
+                                                                {},
+                                                                {},
+                                                                sequence,
+                                                                sequence,
+                                                                0.0,
+                                                                shape.causal,
+                                                                unused,
+                                                                unused);
   at::Tensor qkv_grad = at::empty_like(qkv_bsd);
   pack_heads({q_grad, sum_heads(k_grad, shape.num_kv_heads), sum_heads(v_grad, shape.num_kv_heads)},
              qkv_grad,

@@ -7,11 +7,12 @@ namespace colossal::kernels::cuda {
 namespace {
 
 template <class S, int N>
-__global__ void column_kernel(const S* x, std::int64_t rows, std::int64_t width, Wide<S>* partial) {
+__global__ void __launch_bounds__(kColumnThreads* kRowThreads, kColumnBlocks)
+    column_kernel(const S* x, std::int64_t rows, std::int64_t width, Wide<S>* partial) {
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x) * N;
   Wide<S> sums[N] = {};
-  for_rows(column < width ? rows : 0, [&](std::int64_t r) {
+  for_rows<8>(column < width ? rows : 0, [&](std::int64_t r) {
     const Pack<S, N> pack = load_pack<N>(x + r * width + column);
     for (int i = 0; i < N; ++i) {
       sums[i] += load(pack.at[i]);
@@ -22,17 +23,40 @@ __global__ void column_kernel(const S* x, std::int64_t rows, std::int64_t width,
 
 constexpr int kAddRows = 32;  // rows of threads that add partial sums
 
+template <class S, class T>
+__device__ inline void put_as(const ColumnTarget& to, std::int64_t column, T sum) {
+  S* const out = static_cast<S*>(to.out) + column;
+  const T before = to.adds ? static_cast<T>(load(*out)) : T(0);
+  *out = store<S>(static_cast<Wide<S>>(before + sum));
+}
+
+template <class T>
+__device__ inline void put(const ColumnTarget& to, std::int64_t column, T sum) {
+  switch (to.type) {
+    case ElementType::fp32:
+      return put_as<float>(to, column, sum);
+    case ElementType::fp64:
+      return put_as<double>(to, column, sum);
+    case ElementType::bf16:
+      return put_as<__nv_bfloat16>(to, column, sum);
+    case ElementType::fp16:
+      return put_as<__half>(to, column, sum);
+  }
+}
+
 /// A column of threads a column: each adds every kAddRows-th partial row, then those sums are
 /// added.
 template <class T>
 __global__ void __launch_bounds__(kColumnThreads* kAddRows)
-    add_kernel(const T* partial, std::int64_t rows, std::int64_t width, T* out) {
+    add_kernel(const __grid_constant__ ColumnParts a) {
   __shared__ T shared[kAddRows][kColumnThreads];
+  const T* const partial = static_cast<const T*>(a.partial_pf);
+  const std::int64_t width = a.width * a.num_targets;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x;
   T sum = 0;
   if (column < width) {
 #pragma unroll 8
-    for (std::int64_t r = threadIdx.y; r < rows; r += kAddRows) {
+    for (std::int64_t r = threadIdx.y; r < a.rows; r += kAddRows) {
       sum += partial[r * width + column];
     }
   }
@@ -44,7 +68,8 @@ __global__ void __launch_bounds__(kColumnThreads* kAddRows)
   for (int y = 1; y < kAddRows; ++y) {
     sum += shared[y][threadIdx.x];
   }
-  out[column] = sum;
+  const auto target = static_cast<int>(column / a.width);
+  put(a.targets[target], column - target * a.width, sum);
 }
 
 template <class S, int N>
@@ -64,20 +89,14 @@ std::int64_t column_parts(std::int64_t rows, std::int64_t width, ElementType typ
   return row_blocks(rows, width, 16 / bytes);
 }
 
-cudaError_t launch_add_parts(ElementType type,
-                             const void* partial_pf,
-                             std::int64_t rows,
-                             std::int64_t width,
-                             void* out_f,
-                             cudaStream_t stream) {
+cudaError_t launch_add_parts(ElementType type, const ColumnParts& parts, cudaStream_t stream) {
+  const std::int64_t width = parts.width * parts.num_targets;
   if (width == 0) {
     return cudaSuccess;
   }
   return with_type(type, [&]<class S>(S) {
-    using T = Wide<S>;
     const auto blocks = static_cast<unsigned>((width + kColumnThreads - 1) / kColumnThreads);
-    add_kernel<T><<<blocks, dim3(kColumnThreads, kAddRows), 0, stream>>>(
-        static_cast<const T*>(partial_pf), rows, width, static_cast<T*>(out_f));
+    add_kernel<Wide<S>><<<blocks, dim3(kColumnThreads, kAddRows), 0, stream>>>(parts);
     return cudaGetLastError();
   });
 }
@@ -93,9 +112,14 @@ cudaError_t launch_column_sums(ElementType type, const ColumnSums& sums, cudaStr
           : start<S, 1>(sums, static_cast<unsigned>(parts), stream);
     return cudaGetLastError();
   });
-  return first != cudaSuccess
-             ? first
-             : launch_add_parts(type, sums.partial_pf, parts, sums.width, sums.out_f, stream);
+  return first != cudaSuccess ? first
+                              : launch_add_parts(type,
+                                                 {.partial_pf = sums.partial_pf,
+                                                  .rows = parts,
+                                                  .width = sums.width,
+                                                  .targets = {sums.out_f},
+                                                  .num_targets = 1},
+                                                 stream);
 }
 
 }  // namespace colossal::kernels::cuda

@@ -7,6 +7,7 @@ namespace colossal::kernels::cuda {
 
 inline constexpr int kColumnThreads = 32;  // threads beside each other: one pack of columns each
 inline constexpr int kRowThreads = 8;      // rows that a block takes at a time
+inline constexpr int kColumnBlocks = 4;    // blocks that a processor has room for
 
 /// Blocks side by side for a width, if each thread takes `pack` columns.
 __host__ __device__ inline std::int64_t column_blocks(std::int64_t width, int pack) {
@@ -14,25 +15,26 @@ __host__ __device__ inline std::int64_t column_blocks(std::int64_t width, int pa
   return (width + columns - 1) / columns;
 }
 
-/// Blocks below each other: the device filled twice over, 4 rows a thread at least. Counted for
-/// packs of 16 bytes whatever the alignment, so that sums have one order.
+/// Blocks below each other: the device filled once, 4 rows a thread at least. Counted for packs of
+/// 16 bytes whatever the alignment, so that sums have one order.
 inline std::int64_t row_blocks(std::int64_t rows, std::int64_t width, int pack) {
-  constexpr std::int64_t kBlocks = 132 * 8;
+  constexpr std::int64_t kBlocks = 132 * kColumnBlocks;
   const std::int64_t most = (rows + 4 * kRowThreads - 1) / (4 * kRowThreads);
   const std::int64_t beside = column_blocks(width, pack);
-  const std::int64_t wanted = (kBlocks + beside - 1) / beside;
+  const std::int64_t wanted = kBlocks / beside;
   const std::int64_t blocks = wanted < most ? wanted : most;
   return blocks < 1 ? 1 : blocks;
 }
 
-/// Calls f(row) for the rows of this thread.
-template <class F>
+/// Calls f(row) for the rows of this thread, of which kAtOnce are read before one is used. The last
+/// row comes first: a product that has just written the matrix left its end in cache.
+template <int kAtOnce, class F>
 __device__ inline void for_rows(std::int64_t rows, const F& f) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * kRowThreads;
-#pragma unroll 4
+#pragma unroll kAtOnce
   for (std::int64_t r = static_cast<std::int64_t>(blockIdx.y) * kRowThreads + threadIdx.y; r < rows;
        r += step) {
-    f(r);
+    f(rows - 1 - r);
   }
 }
 

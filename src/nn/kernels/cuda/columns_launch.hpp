@@ -10,13 +10,31 @@
 
 namespace colossal::kernels::cuda {
 
+/// Where sums of columns go.
+struct ColumnTarget {
+  void* out = nullptr;
+  ElementType type = ElementType::fp32;
+  bool adds = false;  ///< to what is there, rounded once
+};
+
+inline constexpr int kColumnTargets = 3;
+
+/// Partial sums: `rows` rows of num_targets times `width` wide elements, whose columns are summed.
+struct ColumnParts {
+  const void* partial_pf = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  ColumnTarget targets[kColumnTargets] = {};  ///< of `width` columns each
+  int num_targets = 1;
+};
+
 /// A matrix whose columns are summed; fp32 sums for 16 bits.
 struct ColumnSums {
   const void* x_mf = nullptr;
   std::int64_t rows = 0;
   std::int64_t width = 0;
   void* partial_pf = nullptr;  ///< column_parts() rows of sums
-  void* out_f = nullptr;
+  ColumnTarget out_f;
 };
 
 /// Rows of partial sums for a matrix of this size: a function of the shape, so that the order of
@@ -26,12 +44,7 @@ struct ColumnSums {
 /// Sums of all columns.
 cudaError_t launch_column_sums(ElementType type, const ColumnSums& sums, cudaStream_t stream);
 
-/// Second stage alone: out_f = sum of the `rows` rows of wide elements at `partial_pf`.
-cudaError_t launch_add_parts(ElementType type,
-                             const void* partial_pf,
-                             std::int64_t rows,
-                             std::int64_t width,
-                             void* out_f,
-                             cudaStream_t stream);
+/// Second stage alone. `type`: of the elements that were summed, fp32 sums for 16 bits.
+cudaError_t launch_add_parts(ElementType type, const ColumnParts& parts, cudaStream_t stream);
 
 }  // namespace colossal::kernels::cuda

@@ -9,4 +9,9 @@ namespace colossal::kernels::cuda {
 /// Type of the elements behind an untyped pointer.
 enum class ElementType : std::uint8_t { fp32, fp64, bf16, fp16 };
 
+/// Type of sums of such elements.
+[[nodiscard]] constexpr ElementType wide_type(ElementType type) noexcept {
+  return type == ElementType::fp64 ? ElementType::fp64 : ElementType::fp32;
+}
+
 }  // namespace colossal::kernels::cuda

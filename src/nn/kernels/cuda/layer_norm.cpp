@@ -2,7 +2,9 @@
 #include "nn/kernels/cuda/layer_norm.hpp"
 
 #include "mesh/dtype.hpp"
+#include "nn/kernels/cuda/columns.hpp"
 #include "nn/kernels/cuda/glue.hpp"
+#include "nn/kernels/cuda/gradient_target.hpp"
 #include "nn/kernels/cuda/layer_norm_launch.hpp"
 
 #include <ATen/ops/empty.h>
@@ -32,15 +34,20 @@ LayerNormResult layer_norm_forward(const at::Tensor& x_mh,
   return result;
 }
 
-LayerNormGrad layer_norm_backward(const at::Tensor& grad_mh,
-                                  const LayerNormSaved& saved,
-                                  const at::Tensor& residual_mh) {
+namespace {
+
+/// Gradient of x; those of weight and bias go to the targets.
+at::Tensor backward(const at::Tensor& grad_mh,
+                    const LayerNormSaved& saved,
+                    const at::Tensor& residual_mh,
+                    const ColumnTarget& weight_grad,
+                    const ColumnTarget& bias_grad) {
   const std::int64_t rows = grad_mh.size(0);
   const std::int64_t hidden = grad_mh.size(1);
   at::Tensor x_grad = at::empty_like(grad_mh);
   const at::TensorOptions wide = saved.mean_m.options();
-  const at::Tensor partial = at::empty({layer_norm_parts(rows, hidden), 2 * hidden}, wide);
-  const at::Tensor sums = at::empty({2, hidden}, wide);
+  const at::Tensor partial = at::empty({layer_norm_parts(rows, hidden), 3 * hidden}, wide);
+  const at::Tensor x_sums = at::empty({hidden}, wide);
   check_launch(launch_layer_norm_backward(element_type(grad_mh),
                                           {.grad_mh = grad_mh.const_data_ptr(),
                                            .x_mh = saved.x_mh.const_data_ptr(),
@@ -50,12 +57,42 @@ LayerNormGrad layer_norm_backward(const at::Tensor& grad_mh,
                                            .residual_mh = data_of(residual_mh),
                                            .x_grad_mh = x_grad.mutable_data_ptr(),
                                            .partial_ph = partial.mutable_data_ptr(),
-                                           .sums_h = sums.mutable_data_ptr(),
+                                           .weight_grad = weight_grad,
+                                           .bias_grad = bias_grad,
+                                           .x_sums = target_of(x_sums),
                                            .rows = rows,
                                            .hidden = hidden},
                                           stream_of(grad_mh)),
                "layer_norm_backward");
-  return {std::move(x_grad), sums.select(0, 0), sums.select(0, 1)};
+  remember_column_sums(x_grad, x_sums);
+  return x_grad;
+}
+
+}  // namespace
+
+LayerNormGrad layer_norm_backward(const at::Tensor& grad_mh,
+                                  const LayerNormSaved& saved,
+                                  const at::Tensor& residual_mh) {
+  const at::Tensor sums = at::empty({2, grad_mh.size(1)}, saved.mean_m.options());
+  LayerNormGrad grad{{}, sums.select(0, 0), sums.select(0, 1)};
+  grad.x_mh =
+      backward(grad_mh, saved, residual_mh, target_of(grad.weight_h), target_of(grad.bias_h));
+  return grad;
+}
+
+at::Tensor give_layer_norm_backward(const at::Tensor& grad_mh,
+                                    const LayerNormSaved& saved,
+                                    const at::Tensor& residual_mh,
+                                    const at::Tensor& weight_gradient_h,
+                                    const at::Tensor& bias_gradient_h) {
+  at::Tensor x_grad = backward(grad_mh,
+                               saved,
+                               residual_mh,
+                               gradient_target(weight_gradient_h),
+                               gradient_target(bias_gradient_h));
+  count_write(weight_gradient_h);
+  count_write(bias_gradient_h);
+  return x_grad;
 }
 
 }  // namespace colossal::kernels::cuda

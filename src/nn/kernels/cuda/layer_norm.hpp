@@ -16,4 +16,12 @@ namespace colossal::kernels::cuda {
                                                 const LayerNormSaved& saved,
                                                 const at::Tensor& residual_mh);
 
+/// The same; the gradients of weight and bias are given (give_column_sums()) to these tensors, and
+/// the sums of the result, the gradient of x, are remembered (remember_column_sums()).
+[[nodiscard]] at::Tensor give_layer_norm_backward(const at::Tensor& grad_mh,
+                                                  const LayerNormSaved& saved,
+                                                  const at::Tensor& residual_mh,
+                                                  const at::Tensor& weight_gradient_h,
+                                                  const at::Tensor& bias_gradient_h);
+
 }  // namespace colossal::kernels::cuda

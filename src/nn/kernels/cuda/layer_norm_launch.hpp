@@ -1,6 +1,7 @@
 // Which launch functions compute LayerNorm?
 #pragma once
 
+#include "nn/kernels/cuda/columns_launch.hpp"
 #include "nn/kernels/cuda/element_type.hpp"
 
 #include <cuda_runtime.h>
@@ -34,8 +35,10 @@ struct LayerNormBackward {
   const void* rstd_m = nullptr;
   const void* residual_mh = nullptr;  ///< may be null
   void* x_grad_mh = nullptr;
-  void* partial_ph = nullptr;  ///< wide, layer_norm_parts() rows of 2 hidden
-  void* sums_h = nullptr;      ///< wide, 2 hidden: gradients of weight, then of bias
+  void* partial_ph = nullptr;  ///< wide, layer_norm_parts() rows of 3 hidden
+  ColumnTarget weight_grad;
+  ColumnTarget bias_grad;
+  ColumnTarget x_sums;  ///< sums over the rows of x_grad_mh
   std::int64_t rows = 0;
   std::int64_t hidden = 0;
 };
@@ -43,7 +46,7 @@ struct LayerNormBackward {
 /// Rows of partial sums: a function of the shape.
 [[nodiscard]] std::int64_t layer_norm_parts(std::int64_t rows, std::int64_t hidden);
 
-/// Gradients of x, weight and bias.
+/// Gradients of x, weight and bias, and sums of the first.
 cudaError_t launch_layer_norm_backward(ElementType type,
                                        const LayerNormBackward& args,
                                        cudaStream_t stream);

@@ -1,8 +1,8 @@
 // Where does the library do more than multiply, and what runs where it does not?
 #include "nn/kernels/cuda/linear.hpp"
 
+#include "nn/gradient.hpp"
 #include "nn/kernels/cuda/activation.hpp"
-#include "nn/kernels/cuda/columns.hpp"
 #include "nn/kernels/cuda/matmul.hpp"
 
 #include <ATen/ops/add.h>
@@ -66,7 +66,7 @@ BiasActGrad linear_gelu_backward(const at::Tensor& g_mo,
                                       Epilogue::gelu_gradient,
                                       {.bias = {}, .aux_mn = pre_mf, .residual_mn = {}});
     if (grad_mf.defined()) {
-      return {grad_mf, column_sums(grad_mf)};
+      return {grad_mf, {}};
     }
   }
   return bias_act_backward(product(g_mo, weight_of), pre_mf, {}, ActivationKind::gelu_tanh);
@@ -115,10 +115,10 @@ bool add_weight_gradient(const at::Tensor& grad_oi,
   const bool fits =
       is_half(g_mo) && are_packed({g_mo, x_mi, grad_oi}) && grad_oi.is_contiguous() &&
       (grad_oi.scalar_type() == g_mo.scalar_type() || grad_oi.scalar_type() == at::kFloat);
-  if (!fits || !add_matmul(grad_oi, g_mo.t(), x_mi)) {
+  if (!fits || !matmul_into(grad_oi, g_mo.t(), x_mi, !is_unwritten(grad_oi))) {
     return false;
   }
-  grad_oi.unsafeGetTensorImpl()->bump_version();
+  count_write(grad_oi);
   return true;
 }
 

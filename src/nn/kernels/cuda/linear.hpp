@@ -24,8 +24,8 @@ struct LinearGelu {
                                      const at::Tensor& bias_f);
 
 /// The gradient of linear_gelu's pre_mf in one kernel with the product before it: g W times the
-/// slope of gelu_tanh at pre_mf, and its sums over rows. W [o, f] is that of the layer that read
-/// y_mf, g_mo the gradient of its result.
+/// slope of gelu_tanh at pre_mf; its sums over rows where they cost no pass, else undefined. W [o,
+/// f] is that of the layer that read y_mf, g_mo the gradient of its result.
 [[nodiscard]] BiasActGrad linear_gelu_backward(const at::Tensor& g_mo,
                                                const at::Tensor& weight_of,
                                                const at::Tensor& pre_mf);
@@ -49,8 +49,9 @@ struct LinearGelu {
                                       const at::Tensor& a_mk,
                                       const at::Tensor& b_kn);
 
-/// grad_oi += g^T x in one kernel, where 16 bits are multiplied and grad_oi is of their dtype or
-/// fp32. False, with nothing done, for others. Counts as a change of grad_oi for autograd.
+/// grad_oi += g^T x in one kernel, or grad_oi = g^T x where it is_unwritten(), if 16 bits are
+/// multiplied and grad_oi is of their dtype or fp32. False, with nothing done, for others. Counts
+/// as a change of grad_oi for autograd.
 [[nodiscard]] bool add_weight_gradient(const at::Tensor& grad_oi,
                                        const at::Tensor& g_mo,
                                        const at::Tensor& x_mi);

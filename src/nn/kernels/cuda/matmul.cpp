@@ -2,7 +2,8 @@
 // so b comes first.
 #include "nn/kernels/cuda/matmul.hpp"
 
-#include "mesh/device_timer.hpp"
+#include "nn/kernels/cuda/cublas.hpp"
+#include "nn/kernels/cuda/fastest.hpp"
 #include "nn/kernels/cuda/glue.hpp"
 
 #include <ATen/Context.h>
@@ -12,8 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cublasLt.h>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,30 +22,9 @@ namespace colossal::kernels::cuda {
 
 namespace {
 
-constexpr int kCandidates = 8;
-constexpr int kTimedCalls = 5;
-
-void check_cublas(cublasStatus_t status, const char* call) {
-  check(status == CUBLAS_STATUS_SUCCESS,
-        ErrorKind::internal,
-        "cuda-launch",
-        "{} failed: {}; the device may have failed before",
-        call,
-        cublasLtGetStatusString(status));
-}
-
-template <auto kDestroy>
-struct Destroyer {
-  template <class T>
-  void operator()(T* handle) const {
-    kDestroy(handle);
-  }
-};
-using Layout =
-    std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroyer<cublasLtMatrixLayoutDestroy>>;
-using Operation = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroyer<cublasLtMatmulDescDestroy>>;
-using Preference =
-    std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroyer<cublasLtMatmulPreferenceDestroy>>;
+constexpr int kCandidates = 16;
+constexpr int kSplitLike = 4;  // candidates of which are made those whose blocks share a long sum
+constexpr int kMostSplits = 4;
 
 /// A matrix as the library is told of it.
 struct Operand {
@@ -66,6 +44,7 @@ struct Key {
   Epilogue epilogue = Epilogue::none;
   bool adds = false;
   bool deterministic = false;
+  std::uint32_t alignment = 0;  ///< bytes, of all matrices
   std::int64_t m = 0;
   std::int64_t k = 0;
   std::int64_t n = 0;
@@ -79,6 +58,7 @@ struct Key {
                       epilogue,
                       adds,
                       deterministic,
+                      alignment,
                       m,
                       k,
                       n,
@@ -107,13 +87,6 @@ struct Pointers {
   void* bias = nullptr;
   void* aux = nullptr;
 };
-
-cudaDataType_t type_of(at::ScalarType dtype) {
-  if (dtype == at::kFloat) {
-    return CUDA_R_32F;
-  }
-  return dtype == at::kBFloat16 ? CUDA_R_16BF : CUDA_R_16F;
-}
 
 cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
   switch (epilogue) {
@@ -200,7 +173,7 @@ cublasStatus_t multiply(const Operation& operation,
 }
 
 struct Candidates {
-  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates + kSplitLike * kMostSplits> found{};
   int count = 0;
 };
 
@@ -213,7 +186,7 @@ void set(const Preference& preference,
       "cublasLtMatmulPreferenceSetAttribute");
 }
 
-Candidates candidates_of(const Operation& operation, const Plan& plan) {
+Candidates candidates_of(const Key& key, const Operation& operation, const Plan& plan) {
   cublasLtMatmulPreference_t created = nullptr;
   check_cublas(cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate");
   const Preference preference(created);
@@ -224,6 +197,13 @@ Candidates candidates_of(const Operation& operation, const Plan& plan) {
   set(preference,
       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  for (const cublasLtMatmulPreferenceAttributes_t attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    set(preference, attribute, key.alignment);
+  }
   Candidates candidates;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(at::cuda::getCurrentCUDABlasLtHandle(),
@@ -244,40 +224,43 @@ Candidates candidates_of(const Operation& operation, const Plan& plan) {
   return candidates;
 }
 
+/// Adds kernels that the library's heuristics may leave out: those of the first candidates with
+/// long sums cut into parts, which are added in fp32. A gradient of a small weight has fewer tiles
+/// than the device has processors.
+void add_split(Candidates& candidates, const Operation& operation, const Plan& plan) {
+  const int like = std::min(candidates.count, kSplitLike);
+  for (int i = 0; i < like * (kMostSplits - 1); ++i) {
+    cublasLtMatmulAlgo_t algorithm = candidates.found.at(static_cast<std::size_t>(i % like)).algo;
+    const auto splits = static_cast<std::int32_t>(2 + i / like);
+    const auto scheme = static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    const bool set =
+        cublasLtMatmulAlgoConfigSetAttribute(
+            &algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof(splits)) ==
+            CUBLAS_STATUS_SUCCESS &&
+        cublasLtMatmulAlgoConfigSetAttribute(
+            &algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof(scheme)) ==
+            CUBLAS_STATUS_SUCCESS;
+    cublasLtMatmulHeuristicResult_t result{};
+    if (set &&
+        cublasLtMatmulAlgoCheck(at::cuda::getCurrentCUDABlasLtHandle(),
+                                operation.get(),
+                                plan.b.get(),
+                                plan.a.get(),
+                                plan.out.get(),
+                                plan.out.get(),
+                                &algorithm,
+                                &result) == CUBLAS_STATUS_SUCCESS &&
+        result.workspaceSize <= at::cuda::getCUDABlasLtWorkspaceSize()) {
+      result.algo = algorithm;
+      result.state = CUBLAS_STATUS_SUCCESS;
+      candidates.found.at(static_cast<std::size_t>(candidates.count++)) = result;
+    }
+  }
+}
+
 /// The one that the library thinks best, -1 if there is none.
 int first_of(const Candidates& candidates) {
   return candidates.count > 0 && candidates.found.front().state == CUBLAS_STATUS_SUCCESS ? 0 : -1;
-}
-
-/// The fastest of the candidates on these arrays, -1 if none runs; each writes the same result,
-/// several times.
-int fastest(const Candidates& candidates,
-            const Operation& operation,
-            const Plan& plan,
-            const Pointers& at,
-            cudaStream_t stream) {
-  const std::unique_ptr<DeviceTimer> timer =
-      make_device_timer(c10::cuda::getCurrentCUDAStream().device());
-  int best = -1;
-  double best_time = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < candidates.count; ++i) {
-    const cublasLtMatmulHeuristicResult_t& found = candidates.found.at(static_cast<std::size_t>(i));
-    const cublasLtMatmulAlgo_t& algorithm = found.algo;
-    if (found.state != CUBLAS_STATUS_SUCCESS ||
-        multiply(operation, plan, algorithm, at, stream) != CUBLAS_STATUS_SUCCESS) {
-      continue;
-    }
-    timer->start();
-    for (int call = 0; call < kTimedCalls; ++call) {
-      check_cublas(multiply(operation, plan, algorithm, at, stream), "cublasLtMatmul");
-    }
-    const double time = timer->stop();
-    if (time < best_time) {
-      best_time = time;
-      best = i;
-    }
-  }
-  return best;
 }
 
 Plan make_plan(const Key& key, const Pointers& at, cudaStream_t stream) {
@@ -286,10 +269,18 @@ Plan make_plan(const Key& key, const Pointers& at, cudaStream_t stream) {
   plan.b = layout_of(key.dtype, key.k, key.n, key.b);
   plan.out = make_layout(key.out_dtype, key.n, key.m, key.n);
   const Operation operation = make_operation(key, at);
-  const Candidates candidates = candidates_of(operation, plan);
-  const int best = key.deterministic || candidates.count == 1
-                       ? first_of(candidates)
-                       : fastest(candidates, operation, plan, at, stream);
+  Candidates candidates = candidates_of(key, operation, plan);
+  if (!key.deterministic && key.k > key.m && key.k > key.n) {
+    add_split(candidates, operation, plan);
+  }
+  // Each of them writes the same result, several times.
+  const auto run = [&](int i) {
+    const auto& found = candidates.found.at(static_cast<std::size_t>(i));
+    return found.state == CUBLAS_STATUS_SUCCESS &&
+           multiply(operation, plan, found.algo, at, stream) == CUBLAS_STATUS_SUCCESS;
+  };
+  const int best = key.deterministic || candidates.count == 1 ? first_of(candidates)
+                                                              : fastest(candidates.count, run);
   plan.found = best >= 0;
   if (plan.found) {
     plan.algorithm = candidates.found.at(static_cast<std::size_t>(best)).algo;
@@ -321,6 +312,16 @@ class Plans {
   std::map<Key, Plan> plans_;  // references stay valid
 };
 
+/// Bytes at whose multiples all of these begin, as far as the library cares.
+std::uint32_t alignment_of(const Pointers& at) {
+  constexpr std::uintptr_t kMost = 256;
+  std::uintptr_t bits = kMost;
+  for (const void* const pointer : {at.a, at.b, at.added, static_cast<const void*>(at.out)}) {
+    bits |= reinterpret_cast<std::uintptr_t>(pointer);
+  }
+  return static_cast<std::uint32_t>(bits & (~bits + 1));  // the lowest bit
+}
+
 Key key_of(const at::Tensor& a_mk, const at::Tensor& b_kn) {
   return {.device = a_mk.get_device(),
           .dtype = a_mk.scalar_type(),
@@ -328,6 +329,7 @@ Key key_of(const at::Tensor& a_mk, const at::Tensor& b_kn) {
           .epilogue = Epilogue::none,
           .adds = false,
           .deterministic = at::globalContext().deterministicAlgorithms(),
+          .alignment = 0,
           .m = a_mk.size(0),
           .k = a_mk.size(1),
           .n = b_kn.size(1),
@@ -335,8 +337,9 @@ Key key_of(const at::Tensor& a_mk, const at::Tensor& b_kn) {
           .b = operand_of(b_kn)};
 }
 
-bool run(const Key& key, const Pointers& at, const at::Tensor& out_mn, cudaStream_t stream) {
+bool run(Key key, const Pointers& at, const at::Tensor& out_mn, cudaStream_t stream) {
   static Plans plans;
+  key.alignment = alignment_of(at);
   const Plan& plan = plans.of(key, at, out_mn, stream);
   if (plan.found) {
     check_cublas(multiply(make_operation(key, at), plan, plan.algorithm, at, stream),
@@ -364,13 +367,16 @@ at::Tensor matmul(const at::Tensor& a_mk,
   return run(key, at, out_mn, stream_of(a_mk)) ? out_mn : at::Tensor();
 }
 
-bool add_matmul(const at::Tensor& out_mn, const at::Tensor& a_mk, const at::Tensor& b_kn) {
+bool matmul_into(const at::Tensor& out_mn,
+                 const at::Tensor& a_mk,
+                 const at::Tensor& b_kn,
+                 bool adds) {
   Key key = key_of(a_mk, b_kn);
   key.out_dtype = out_mn.scalar_type();
-  key.adds = true;
+  key.adds = adds;
   const Pointers at{.a = a_mk.const_data_ptr(),
                     .b = b_kn.const_data_ptr(),
-                    .added = out_mn.const_data_ptr(),
+                    .added = adds ? out_mn.const_data_ptr() : nullptr,
                     .out = out_mn.mutable_data_ptr(),
                     .bias = nullptr,
                     .aux = nullptr};

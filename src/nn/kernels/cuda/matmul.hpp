@@ -33,10 +33,12 @@ struct EpilogueArrays {
                                 Epilogue epilogue = Epilogue::none,
                                 const EpilogueArrays& arrays = {});
 
-/// out_mn += a_mk b_kn, added in fp32 and rounded once. `out_mn` is contiguous, of the dtype of a
-/// or fp32; the rest as above. False, with nothing done, where the library has no kernel for it.
-[[nodiscard]] bool add_matmul(const at::Tensor& out_mn,
-                              const at::Tensor& a_mk,
-                              const at::Tensor& b_kn);
+/// out_mn = a_mk b_kn, or, if `adds`, out_mn += a_mk b_kn, added in fp32 and rounded once. `out_mn`
+/// is contiguous, of the dtype of a or fp32; the rest as above. False, with out_mn as it was, where
+/// the library has no kernel for it.
+[[nodiscard]] bool matmul_into(const at::Tensor& out_mn,
+                               const at::Tensor& a_mk,
+                               const at::Tensor& b_kn,
+                               bool adds);
 
 }  // namespace colossal::kernels::cuda

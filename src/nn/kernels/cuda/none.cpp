@@ -64,6 +64,9 @@ at::Tensor cached_attention(const at::Tensor& /*qkv_bsd*/,
 at::Tensor column_sums(const at::Tensor& /*x_mf*/) {
   missing("column_sums");
 }
+void give_column_sums(const at::Tensor& /*gradient_f*/, const at::Tensor& /*x_mf*/) {
+  missing("give_column_sums");
+}
 at::Tensor dropout(const at::Tensor& /*x*/,
                    const at::Tensor& /*residual*/,
                    const DropoutKey& /*key*/) {
@@ -92,6 +95,13 @@ LayerNormGrad layer_norm_backward(const at::Tensor& /*grad_mh*/,
                                   const LayerNormSaved& /*saved*/,
                                   const at::Tensor& /*residual_mh*/) {
   missing("layer_norm_backward");
+}
+at::Tensor give_layer_norm_backward(const at::Tensor& /*grad_mh*/,
+                                    const LayerNormSaved& /*saved*/,
+                                    const at::Tensor& /*residual_mh*/,
+                                    const at::Tensor& /*weight_gradient_h*/,
+                                    const at::Tensor& /*bias_gradient_h*/) {
+  missing("give_layer_norm_backward");
 }
 at::Tensor token_loss(at::Tensor& /*logits_mv*/,
                       const at::Tensor& /*labels_m*/,
