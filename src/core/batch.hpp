@@ -27,6 +27,8 @@ struct Batch {
   std::int64_t first_row = 0;
   /// Optimizer step (0-based) this batch belongs to; keys dropout.
   std::int64_t step = 0;
+  /// In the memory of a GPU that repeats recorded work: added to `step` there; may be null.
+  const std::uint32_t* later = nullptr;
   /// False in evaluation: dropout is off.
   bool training = true;
   /// What the sum of the losses is multiplied by for the gradient, where it is known.

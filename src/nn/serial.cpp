@@ -154,7 +154,8 @@ kernels::DropoutKey dropout_key(std::uint64_t stream,
   return {stream,
           static_cast<std::uint32_t>(batch.step),
           static_cast<std::uint64_t>(batch.first_row * sample_numel),
-          p};
+          p,
+          batch.later};
 }
 
 class SerialDropout : public Dropout {

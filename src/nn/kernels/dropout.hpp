@@ -14,6 +14,8 @@ struct DropoutKey {
   std::uint32_t step = 0;    ///< optimizer step
   std::uint64_t first = 0;   ///< index of the local tensor's first element in the whole activation
   double p = 0;              ///< probability of zero, in [0, 1)
+  /// Batch::later: where x is on a GPU, added to `step`.
+  const std::uint32_t* later = nullptr;
 };
 
 /// residual + (kept ? x / (1 - p) : 0); element i of the contiguous x is element key.first + i of

@@ -23,7 +23,8 @@ at::Tensor dropout(const at::Tensor& x, const at::Tensor& residual, const Dropou
                                .step = key.step,
                                .first = key.first,
                                .threshold = static_cast<std::uint32_t>(threshold),
-                               .scale = 1 / (1 - key.p)},
+                               .scale = 1 / (1 - key.p),
+                               .later = key.later},
                               stream_of(x)),
                "dropout");
   return out;

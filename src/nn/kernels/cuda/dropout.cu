@@ -46,6 +46,7 @@ struct Args {
   std::uint64_t first;
   std::uint32_t threshold;
   Wide<S> scale;
+  const std::uint32_t* later;
 };
 
 /// Elements of the whole activation that a thread takes: whole blocks of words, 16 bytes at least.
@@ -103,6 +104,7 @@ __device__ inline void drop_some(const Args<S>& a, std::int64_t at, const std::u
 template <bool kPacks, class S>
 __global__ void dropout_kernel(Args<S> a, std::uint64_t first_group, std::int64_t groups) {
   constexpr int N = kGroup<S>;
+  a.step += a.later == nullptr ? 0 : *a.later;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t g = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
        g < groups;
@@ -136,7 +138,8 @@ cudaError_t launch_dropout(ElementType type, const Dropout& args, cudaStream_t s
                     args.step,
                     args.first,
                     args.threshold,
-                    static_cast<Wide<S>>(args.scale)};
+                    static_cast<Wide<S>>(args.scale),
+                    args.later};
     const std::uint64_t first_group = args.first / N;
     const std::uint64_t end = args.first + static_cast<std::uint64_t>(args.count);
     const auto groups = static_cast<std::int64_t>((end + N - 1) / N - first_group);

@@ -18,8 +18,9 @@ struct Dropout {
   std::uint64_t stream = 0;  ///< as in DropoutKey
   std::uint32_t step = 0;
   std::uint64_t first = 0;
-  std::uint32_t threshold = 0;  ///< smallest word that keeps
-  double scale = 1;             ///< of what is kept
+  std::uint32_t threshold = 0;           ///< smallest word that keeps
+  double scale = 1;                      ///< of what is kept
+  const std::uint32_t* later = nullptr;  ///< of the device, added to step; may be null
 };
 
 /// out = residual + (kept ? x scale : 0).
