@@ -50,6 +50,12 @@ struct DeviceChoice {
 /// products in full precision. Errors: environment "gpu-unusable" if the card cannot be had.
 void use_device(at::Device device);
 
+/// From now on results on `device` repeat to the last bit, on the same kind of card with the same
+/// number of processes: kernels are chosen by rules instead of by timing, none adds in a changing
+/// order, and an operation that cannot do so is refused. Call it before the first computation and
+/// before processes connect. On a CPU results repeat anyway.
+void make_deterministic(at::Device device);
+
 /// A device as people know it: "cpu", or "cuda:0, NVIDIA H100 80GB HBM3, 79.2 GiB".
 [[nodiscard]] std::string describe_device(at::Device device);
 

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdlib>
 
 namespace colossal {
 namespace {
@@ -68,6 +69,21 @@ void use_device(at::Device device) {
   // Long sums of 16 bits are cut into parts, which are added in fp32.
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
   at::globalContext().setAllowFP16ReductionCuBLAS(false);
+}
+
+void make_deterministic(at::Device device) {
+  if (device.is_cpu()) {
+    return;
+  }
+  // Libraries read these when they are first used. What a user has set stays.
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  setenv("NCCL_ALGO", "Ring", /*overwrite=*/0);
+  at::Context& torch = at::globalContext();
+  torch.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  torch.setDeterministicCuDNN(true);
+  torch.setBenchmarkCuDNN(false);
+  // Each new tensor would be filled, which helps to find what was never written and costs a pass.
+  torch.setDeterministicFillUninitializedMemory(false);
 }
 
 std::string describe_device(at::Device device) {
