@@ -28,6 +28,7 @@ enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
 enum class GradDtype : std::uint8_t { automatic, fp32, same };
 enum class RecomputeMode : std::uint8_t { none, selective, full };
 enum class NonFinite : std::uint8_t { stop, skip };
+enum class CudaGraph : std::uint8_t { automatic, on, off };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
 
 /// YAML section `run`.
@@ -35,6 +36,7 @@ struct RunConfig {
   std::string name;        ///< default: stem of the config file
   std::string output_dir;  ///< default: runs/<name> under the working directory
   std::int64_t seed = 1234;
+  bool deterministic = false;
   DeviceKind device = DeviceKind::automatic;
   std::optional<std::int64_t> device_memory = {};  ///< bytes a rank may use; unset: no limit
   std::optional<std::int64_t> threads =
@@ -136,6 +138,7 @@ struct TrainConfig {
   double clip_grad_norm = 0;  ///< 0: off
   NonFinite nonfinite = NonFinite::stop;
   std::int64_t max_skipped_steps = 50;
+  CudaGraph cuda_graph = CudaGraph::automatic;
 };
 
 /// YAML section `checkpoint`.

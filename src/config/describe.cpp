@@ -54,6 +54,7 @@ void describe(Visitor& v, RunConfig& c) {
   v.field("name", c.name, {.help = "name of the run: up to 80 of A-Z a-z 0-9 . _ -", .derived = "stem of the configuration file"});
   v.field("output_dir", c.output_dir, {.help = "folder of everything the run writes", .form = Form::path, .derived = "runs/NAME in the working directory"});
   v.field("seed", c.seed, {.help = "base of all random numbers: initial weights, dropout, data order", .range = at_least(0), .resume = kNoted});
+  v.field("deterministic", c.deterministic, {.help = "GPU only, where it costs speed: losses of two runs are equal to the last bit; on a cpu they always are"});
   v.field("device", c.device, {.help = "where tensors live; auto is cuda where the program can use a GPU, else cpu"});
   v.field("device_memory", c.device_memory, {.help = "bytes of tensors a process may hold on its device, more is out of memory; on a cpu it simulates a device of this size; unset: no limit", .form = Form::bytes, .range = kBytes});
   v.field("threads", c.threads, {.help = "computing threads per process", .range = between(1, 4096), .derived = "cores / processes on this host", .auto_word = true});
@@ -139,6 +140,7 @@ void describe(Visitor& v, TrainConfig& c) {
   v.field("clip_grad_norm", c.clip_grad_norm, {.help = "largest L2 norm of the gradient; 0 is off", .range = at_least(0), .resume = kNoted});
   v.field("nonfinite", c.nonfinite, {.help = "on a non-finite loss or gradient norm: stop with exit code 7, or skip the update", .resume = kNoted});
   v.field("max_skipped_steps", c.max_skipped_steps, {.help = "consecutive skipped steps before the run stops with exit code 7", .range = at_least(0)});
+  v.field("cuda_graph", c.cuda_graph, {.help = "give forward and backward to a GPU by one call, recorded in earlier steps, where steps are alike and one process computes; auto: where the host would be busy for more than 15 % of a step"});
 }
 
 void describe(Visitor& v, OptimizerGroup& c) {

@@ -110,6 +110,7 @@ void MetricsHook::add(const StepReport& report) {
   window_.trained_tokens += report.tokens;
   window_.seconds += report.step_seconds;
   window_.data_seconds += report.data_seconds;
+  window_.host_seconds += report.host_seconds;
   if (!report.skipped) {
     window_.tokens += report.tokens;
     window_.loss_sum += report.loss * static_cast<double>(report.tokens);
@@ -171,6 +172,7 @@ MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& repor
                {"skipped", state.skipped},
                {"step_time", window_.seconds / steps},
                {"data_time", window_.data_seconds / steps},
+               {"host_time", window_.host_seconds / steps},
                {"tokens_per_s", tokens_per_second()},
                {"mem_peak", peak_memory_bytes()},
                {"device_peak", device_memory().use().highest},

@@ -51,6 +51,7 @@ class MetricsHook : public Hook {
     double loss_sum = 0;
     double seconds = 0;
     double data_seconds = 0;
+    double host_seconds = 0;
     [[nodiscard]] double loss() const;
   };
 

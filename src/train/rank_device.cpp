@@ -21,6 +21,15 @@ void check_backend(CommBackend backend, const DeviceChoice& choice) {
         "on a GPU\n  fix   backend: auto, or run.device: cpu");
 }
 
+void check_graph(CudaGraph wanted, const DeviceChoice& choice) {
+  check(wanted != CudaGraph::on || choice.device.is_cuda(),
+        ErrorKind::config,
+        "gpu-only",
+        "train.cuda_graph is true, which only a GPU can do, and this run computes on a cpu{}\n"
+        "  fix   cuda_graph: auto",
+        choice.note.empty() ? std::string() : ": " + choice.note);
+}
+
 namespace {
 
 /// Counts tensors from here on, and gives device and host the sizes that the configuration names.
@@ -38,10 +47,14 @@ DeviceChoice take_device(const Config& config, const LaunchOptions& launch) {
   const DeviceChoice choice =
       choose_device(wanted, wanted == DeviceKind::cpu ? GpuSurvey{} : survey_gpus(), launch);
   check_backend(config.parallel.comm.backend, choice);
+  check_graph(config.train.cuda_graph, choice);
   if (!choice.note.empty()) {
     log::console("note: " + choice.note);
   }
   use_device(choice.device);
+  if (config.run.deterministic) {
+    make_deterministic(choice.device);
+  }
   use_memory(config, choice.device);
   return choice;
 }

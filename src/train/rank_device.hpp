@@ -9,9 +9,12 @@ namespace colossal {
 /// "comm-backend".
 void check_backend(CommBackend backend, const DeviceChoice& choice);
 
+/// Only a GPU can record steps. Errors: config "gpu-only" for train.cuda_graph: true on a CPU.
+void check_graph(CudaGraph wanted, const DeviceChoice& choice);
+
 /// The device of this rank, made ready, its memory and the host's counted and limited as the
 /// configuration says; people are told if it is not what they may expect. Errors:
-/// those of choose_device(), use_device() and check_backend().
+/// those of choose_device(), use_device(), check_backend() and check_graph().
 [[nodiscard]] DeviceChoice take_device(const Config& config, const LaunchOptions& launch);
 
 }  // namespace colossal

@@ -55,6 +55,15 @@ struct Boundary {
          block,
          text);
   }
+  check(
+      text.find("deterministic implementation") == std::string::npos,
+      ErrorKind::config,
+      "nondeterministic-op",
+      "{} of block {} needs an operation whose results do not repeat ({}); run.deterministic: true "
+      "refuses it",
+      what,
+      block,
+      text);
   fail(ErrorKind::internal, "torch-error", "{} of block {} failed: {}", what, block, text);
 }
 

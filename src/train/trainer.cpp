@@ -6,7 +6,6 @@
 #include "core/trace.hpp"
 #include "optim/norms.hpp"
 #include "optim/update.hpp"
-#include "parallel/pipeline/schedule.hpp"
 #include "train/device_batch.hpp"
 #include "train/records.hpp"
 #include "train/stopwatch.hpp"
@@ -75,12 +74,6 @@ StepBatch next_batch(Loader& loader) {
   return loader.next();
 }
 
-/// Waits for the reductions that backward has started.
-void finish_gradients(ChunkStore& store) {
-  const trace::Scope scope(trace::Phase::reduce);
-  store.finish_gradients();
-}
-
 /// NaNs lose their sign, which means nothing and would be printed.
 double unsigned_nan(double x) {
   return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
@@ -127,7 +120,8 @@ std::string describe_non_finite(ChunkStore& store, const Comm& data) {
 Trainer::Trainer(TrainerParts parts, RunState state)
     : parts_(std::move(parts)),
       state_(std::move(state)),
-      scaler_(parts_.config.train, state_.loss_scale) {
+      scaler_(parts_.config.train, state_.loss_scale),
+      gradients_(parts_.config, parts_.context, parts_.store->plan()) {
   state_.loss_scale = scaler_.state();
   if (state_.data_fingerprint.empty()) {
     state_.data_fingerprint = parts_.train_data->fingerprint();
@@ -219,25 +213,23 @@ StepReport Trainer::step() {
   }
 
   tell("forward and backward");
-  parts_.store->begin_gradients();
-  parts_.stage->begin_step(loss_factor);
-  const at::Tensor loss_sum =
-      run_schedule(one_stage_schedule(static_cast<int>(batch.micro_batches.size())),
-                   batch.micro_batches,
-                   *parts_.stage);
-  finish_gradients(*parts_.store);
+  StepSums sums = gradients_.run(parts_, batch.micro_batches);
+  if (poison == fault::Poison::loss) {
+    sums.loss = at::full_like(sums.loss, std::nan(""));
+  }
 
   tell("update");
   report.tokens = totals.labelled;
   report.samples = totals.samples;
   report.data_hash = totals.data_hash;
   report.epoch = parts_.loader->epoch();
-  judge(report,
-        poison == fault::Poison::loss ? at::full_like(loss_sum, std::nan("")) : loss_sum,
-        watch);
+  const double waited = judge(report, sums, watch);
   const trace::Scope optimizer(trace::Phase::optimizer);
   update(report);
+  report.recorded = gradients_.replayed();
   report.step_seconds = watch.seconds();
+  report.host_seconds = report.step_seconds - report.data_seconds - waited;
+  gradients_.observe(report.step_seconds, report.host_seconds);
   return report;
 }
 
@@ -247,11 +239,12 @@ Wishes Trainer::wishes(double seconds) const {
              : Wishes{};
 }
 
-void Trainer::judge(StepReport& report, const at::Tensor& loss_sum, const Stopwatch& watch) {
-  // The norm is asked for before anybody waits for the loss: a GPU has work until then.
-  const double scaled_norm =
-      global_grad_norm(parts_.store->shards(), parts_.store->parameters(), parts_.context);
-  const double my_loss = loss_sum.item<double>();
+double Trainer::judge(StepReport& report, const StepSums& sums, const Stopwatch& watch) {
+  const Stopwatch waiting;
+  const double my_loss = sums.loss.item<double>();  // everything before it has been given to a GPU
+  const double waited = parts_.context.device().is_cuda() ? waiting.seconds() : 0;
+  const double scaled_norm = global_grad_norm(
+      parts_.store->shards(), parts_.store->parameters(), parts_.context, sums.grad_squares);
   const StepLoss all =
       sum_over_data({my_loss, !std::isfinite(scaled_norm), wishes(watch.seconds())},
                     parts_.context.comm(data_axes()));
@@ -261,6 +254,7 @@ void Trainer::judge(StepReport& report, const at::Tensor& loss_sum, const Stopwa
   const bool last = !report.skipped && report.step == parts_.total_steps;
   report.stop = last ? StopReason::none : all.wishes.stop;
   report.save = all.wishes.save;
+  return waited;
 }
 
 void Trainer::update(StepReport& report) {

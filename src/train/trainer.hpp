@@ -10,6 +10,7 @@
 #include "optim/scheduler.hpp"
 #include "train/data.hpp"
 #include "train/evaluate.hpp"
+#include "train/gradient_pass.hpp"
 #include "train/model.hpp"
 #include "train/stopwatch.hpp"
 
@@ -44,8 +45,10 @@ struct StepReport {
   std::int64_t samples = 0;     ///< of the global batch
   std::uint64_t data_hash = 0;  ///< of the global batch
   double epoch = 0;
-  double step_seconds = 0;             ///< this rank
-  double data_seconds = 0;             ///< this rank: waiting for the loader
+  double step_seconds = 0;  ///< this rank
+  double data_seconds = 0;  ///< this rank: waiting for the loader
+  double host_seconds = 0;  ///< this rank: of the step, without waiting for data or a GPU
+  bool recorded = false;    ///< forward and backward were one call (train.cuda_graph)
   StopReason stop = StopReason::none;  ///< why the run ends after this step, before its last one
   bool save = false;                   ///< a checkpoint is wanted after this step
 };
@@ -126,14 +129,15 @@ class Trainer {
   void skip_or_stop(const StepReport& report);
   void tell(std::string_view phase) const;
   /// Loss, gradient norm and whether to skip, equal on all ranks. `watch` has run since the step
-  /// began.
-  void judge(StepReport& report, const at::Tensor& loss_sum, const Stopwatch& watch);
+  /// began. Returns for how many seconds the device was waited for.
+  double judge(StepReport& report, const StepSums& sums, const Stopwatch& watch);
   /// This rank's wishes, `seconds` after the step has begun.
   [[nodiscard]] Wishes wishes(double seconds) const;
 
   TrainerParts parts_;
   RunState state_;
   LossScaler scaler_;
+  GradientPass gradients_;
   std::vector<std::unique_ptr<Hook>> hooks_;
   std::int64_t skipped_in_a_row_ = 0;
   StopReason stopped_ = StopReason::none;

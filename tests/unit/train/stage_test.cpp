@@ -12,6 +12,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
 #include <functional>
 #include <numeric>
@@ -201,6 +202,9 @@ TEST_CASE("torch's failures become errors that name the block", "[stage]") {
   CHECK(error_of([](const at::Tensor&) {
           return hidden(at::ones({std::int64_t{1} << 50}, at::kDouble));
         }) == "memory out-of-memory");
+  CHECK(error_of([](const at::Tensor&) -> Activation {
+          TORCH_CHECK(false, "kthvalue CUDA does not have a deterministic implementation");
+        }) == "config nondeterministic-op");
 }
 
 TEST_CASE("a block on which no loss depends is left out of backward", "[stage]") {

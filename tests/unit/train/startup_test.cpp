@@ -43,6 +43,21 @@ TEST_CASE("a collective library must move tensors of the device", "[startup]") {
   CHECK(id_of(CommBackend::nccl, {}) == "gpu-only");
 }
 
+TEST_CASE("only a GPU can record steps", "[startup]") {
+  DeviceChoice gpu;
+  gpu.device = at::Device(at::kCUDA, 0);
+  check_graph(CudaGraph::on, gpu);
+  check_graph(CudaGraph::automatic, {});
+  check_graph(CudaGraph::off, {});
+  try {
+    check_graph(CudaGraph::on, {});
+    FAIL("a CPU recorded a step");
+  } catch (const Error& error) {
+    CHECK(error.id() == "gpu-only");
+    CHECK(error.exit_code() == 3);
+  }
+}
+
 TEST_CASE("children get the command line without --nproc", "[startup]") {
   const std::vector<std::string> expected = {"colossal-train", "train", "a.yaml", "--set", "x=1"};
   CHECK(without_nproc({"train", "--nproc", "2", "a.yaml", "--set", "x=1"}) == expected);
