@@ -2,8 +2,10 @@
 #include "nn/kernels/attention.hpp"
 
 #include "core/error.hpp"
+#include "cuda/deterministic.hpp"
 #include "cuda/kernel_helpers.hpp"
 #include "nn/kernels/cached_attention.hpp"
+#include "nn/kernels/cuda/packed_attention.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
@@ -104,6 +106,52 @@ TEST_CASE("GPU: documents do not see each other", "[cuda][attention]") {
         const at::Tensor starts = places.sub(places.remainder(23)).expand({c.batch, c.sequence});
         compare(c, dtype, starts.contiguous());
       }
+    }
+  }
+}
+
+TEST_CASE("GPU: attention whose bits repeat", "[cuda][attention]") {
+  NEEDS_GPUS(1)
+  const Deterministic repeats(kGpu);
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    for (const Case& c : cases()) {
+      compare(c, dtype, {});
+    }
+    const Case large{{12, 12, 64, true}, 4, 1024};
+    const at::Tensor qkv = on_gpu(packed(large, dtype));
+    const at::Tensor grad = on_gpu(grad_of(large, dtype));
+    const auto forward = kernels::attention_forward(qkv, large.shape);
+    const at::Tensor first = kernels::attention_backward(grad, qkv, forward, large.shape);
+    for (int again = 0; again < 5; ++again) {
+      const auto same = kernels::attention_forward(qkv, large.shape);
+      REQUIRE(at::equal(forward.context_bsh, same.context_bsh));
+      REQUIRE(at::equal(first, kernels::attention_backward(grad, qkv, same, large.shape)));
+    }
+  }
+}
+
+TEST_CASE("GPU: gradients of attention are written into place", "[cuda][attention]") {
+  NEEDS_GPUS(1)
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    for (const Case& c : {Case{{3, 3, 64, true}, 2, 128},
+                          Case{{2, 2, 128, true}, 1, 192},
+                          Case{{25, 25, 64, true}, 1, 1024},
+                          Case{{4, 4, 64, false}, 2, 256}}) {
+      const at::Tensor qkv = on_gpu(packed(c, dtype));
+      const at::Tensor grad = on_gpu(grad_of(c, dtype));
+      const auto forward = kernels::attention_forward(qkv, c.shape);
+      const at::Tensor found =
+          kernels::cuda::packed_attention_backward(grad, qkv, forward, c.shape);
+      if (!found.defined()) {
+        WARN("built without nvidia-cudnn-frontend, or cuDNN has no kernel");
+        return;
+      }
+      const at::Tensor wide = qkv.cpu().to(at::kDouble);
+      const auto exact = kernels::attention_forward(wide, c.shape);
+      require_close(kernels::attention_backward(grad.cpu().to(at::kDouble), wide, exact, c.shape),
+                    found,
+                    2 * tolerance(dtype),
+                    "gradient");
     }
   }
 }

@@ -1,6 +1,7 @@
 // Does a GPU learn what a CPU learns? The same losses and weights, whatever the model, the memory
 // policy and the place of a checkpoint.
 #include "core/error.hpp"
+#include "cuda/fast_gpt.hpp"
 #include "memory/device_memory.hpp"
 #include "support/close.hpp"
 #include "support/gpu.hpp"
@@ -54,7 +55,7 @@ Choose gemini(Placement placement, double optim = 0, double param = 0) {
     parallel.gemini->placement = placement;
     parallel.gemini->offload_optim_frac = optim;
     parallel.gemini->offload_param_frac = param;
-    parallel.gemini->const_budget = 48 << 10;
+    parallel.gemini->const_budget = 48 << 10;  // two blocks of tiny_gpt()
     parallel.gemini->chunk_size = 4096;
   };
 }
@@ -69,6 +70,8 @@ Choose zero(std::int64_t stage, Offload offload) {
 
 std::vector<std::pair<std::string, Choose>> policies() {
   return {{"zero 0, optimizer on the host", zero(0, Offload::optimizer)},
+          {"zero 1", zero(1, Offload::none)},
+          {"zero 2", zero(2, Offload::none)},
           {"zero 2, optimizer on the host", zero(2, Offload::optimizer)},
           {"zero 3", zero(3, Offload::none)},
           {"zero 3, all on the host", zero(3, Offload::optimizer_params)},
@@ -114,16 +117,21 @@ TEST_CASE("bf16 on a GPU learns what bf16 on a CPU learns", "[cuda][train]") {
 
 TEST_CASE("every memory policy gives a GPU's losses", "[cuda][train]") {
   NEEDS_GPUS(1)
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-    const Config config = in(tiny_gpt(), precision);
+  for (const Config& config : {in(tiny_gpt(), Precision::fp32),
+                               in(tiny_gpt(), Precision::bf16),
+                               fast_gpt(Precision::bf16)}) {
+    const bool exact = config.train.precision == Precision::fp32;
     const Trained whole = train(config, ParallelContext(config, kGpu));
     for (const auto& [name, choose] : policies()) {
       for (const std::int64_t accumulation : {1, 2}) {
         INFO(name << ", accumulation " << accumulation);
         Config placed = split(config, 1, accumulation);
         choose(placed.parallel);
+        if (placed.parallel.gemini && placed.model.hidden_size > 16) {
+          placed.parallel.gemini->const_budget = 512 << 10;
+        }
         const Trained run = train(placed, ParallelContext(placed, kGpu));
-        check_losses(whole, run, precision == Precision::fp32 ? 1e-5 : 2e-2);
+        check_losses(whole, run, exact ? 1e-5 : 2e-2);
       }
     }
   }
@@ -132,14 +140,16 @@ TEST_CASE("every memory policy gives a GPU's losses", "[cuda][train]") {
 TEST_CASE("placement auto moves optimizers to a GPU that has room", "[cuda][train]") {
   NEEDS_GPUS(1)
   count_device_memory(kGpu);
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-    const Config config = in(tiny_gpt(), precision);
+  for (const Config& config : {in(tiny_gpt(), Precision::fp32),
+                               in(tiny_gpt(), Precision::bf16),
+                               fast_gpt(Precision::bf16)}) {
+    const bool exact = config.train.precision == Precision::fp32;
     const Trained whole = train(config, ParallelContext(config, kGpu));
     Config placed = config;
     gemini(Placement::automatic)(placed.parallel);
     const ParallelContext context(placed, kGpu);
     Trainer trainer(build(placed, context, {}), {});
-    check_losses(whole, finish(trainer), precision == Precision::fp32 ? 1e-5 : 2e-2);
+    check_losses(whole, finish(trainer), exact ? 1e-5 : 2e-2);
     for (const FlatShard& shard : trainer.parts().store->shards()) {
       CHECK(shard.master.is_cuda());
       CHECK((!shard.working.defined() || shard.working.is_cuda()));  // what a kernel may write
