@@ -4,9 +4,12 @@
 #include "core/error.hpp"
 
 #include <c10/core/ScalarType.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include <cublasLt.h>
+#include <map>
 #include <memory>
+#include <mutex>
 
 namespace colossal::kernels::cuda {
 
@@ -18,6 +21,19 @@ inline void check_cublas(cublasStatus_t status, const char* call) {
         "{} failed: {}; the device may have failed before",
         call,
         cublasLtGetStatusString(status));
+}
+
+/// The library on the current device, for all threads. LibTorch's own handle and workspace read the
+/// environment by a regular expression in each call, where a run is deterministic.
+[[nodiscard]] inline cublasLtHandle_t library_handle() {
+  static std::mutex mutex;
+  static std::map<int, cublasLtHandle_t> handles;  // of this process, as LibTorch's are
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t& handle = handles[c10::cuda::getCurrentCUDAStream().device_index()];
+  if (handle == nullptr) {
+    check_cublas(cublasLtCreate(&handle), "cublasLtCreate");
+  }
+  return handle;
 }
 
 /// Deletes what a create function of the library made.

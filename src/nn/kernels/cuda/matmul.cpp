@@ -7,7 +7,6 @@
 #include "nn/kernels/cuda/glue.hpp"
 
 #include <ATen/Context.h>
-#include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -25,6 +24,8 @@ namespace {
 constexpr int kCandidates = 16;
 constexpr int kSplitLike = 4;  // candidates of which are made those whose blocks share a long sum
 constexpr int kMostSplits = 4;
+
+constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20U;  // what a Hopper card wants
 
 /// A matrix as the library is told of it.
 struct Operand {
@@ -152,9 +153,12 @@ cublasStatus_t multiply(const Operation& operation,
                         const cublasLtMatmulAlgo_t& algorithm,
                         const Pointers& at,
                         cudaStream_t stream) {
+  const at::Tensor workspace =
+      at::empty({kWorkspaceBytes},
+                at::TensorOptions(at::kByte).device(c10::cuda::getCurrentCUDAStream().device()));
   const float one = 1;
   const float beta = at.added == nullptr ? 0 : 1;
-  return cublasLtMatmul(at::cuda::getCurrentCUDABlasLtHandle(),
+  return cublasLtMatmul(library_handle(),
                         operation.get(),
                         &one,
                         at.b,
@@ -167,8 +171,8 @@ cublasStatus_t multiply(const Operation& operation,
                         at.out,
                         plan.out.get(),
                         &algorithm,
-                        at::cuda::getCUDABlasLtWorkspace(),
-                        at::cuda::getCUDABlasLtWorkspaceSize(),
+                        workspace.mutable_data_ptr(),
+                        kWorkspaceBytes,
                         stream);
 }
 
@@ -192,7 +196,7 @@ Candidates candidates_of(const Key& key, const Operation& operation, const Plan&
   const Preference preference(created);
   set(preference,
       CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-      static_cast<std::uint64_t>(at::cuda::getCUDABlasLtWorkspaceSize()));
+      static_cast<std::uint64_t>(kWorkspaceBytes));
   // By default the library may add parts of a long sum in 16 bits.
   set(preference,
       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -205,17 +209,16 @@ Candidates candidates_of(const Key& key, const Operation& operation, const Plan&
     set(preference, attribute, key.alignment);
   }
   Candidates candidates;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(at::cuda::getCurrentCUDABlasLtHandle(),
-                                     operation.get(),
-                                     plan.b.get(),
-                                     plan.a.get(),
-                                     plan.out.get(),
-                                     plan.out.get(),
-                                     preference.get(),
-                                     kCandidates,
-                                     candidates.found.data(),
-                                     &candidates.count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(library_handle(),
+                                                               operation.get(),
+                                                               plan.b.get(),
+                                                               plan.a.get(),
+                                                               plan.out.get(),
+                                                               plan.out.get(),
+                                                               preference.get(),
+                                                               kCandidates,
+                                                               candidates.found.data(),
+                                                               &candidates.count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
     candidates.count = 0;
   } else {
@@ -242,7 +245,7 @@ void add_split(Candidates& candidates, const Operation& operation, const Plan& p
             CUBLAS_STATUS_SUCCESS;
     cublasLtMatmulHeuristicResult_t result{};
     if (set &&
-        cublasLtMatmulAlgoCheck(at::cuda::getCurrentCUDABlasLtHandle(),
+        cublasLtMatmulAlgoCheck(library_handle(),
                                 operation.get(),
                                 plan.b.get(),
                                 plan.a.get(),
@@ -250,7 +253,7 @@ void add_split(Candidates& candidates, const Operation& operation, const Plan& p
                                 plan.out.get(),
                                 &algorithm,
                                 &result) == CUBLAS_STATUS_SUCCESS &&
-        result.workspaceSize <= at::cuda::getCUDABlasLtWorkspaceSize()) {
+        result.workspaceSize <= kWorkspaceBytes) {
       result.algo = algorithm;
       result.state = CUBLAS_STATUS_SUCCESS;
       candidates.found.at(static_cast<std::size_t>(candidates.count++)) = result;
