@@ -1,6 +1,6 @@
-// LayerNorm backward: a block goes up some rows, and reads the next one while it works on this one;
-// rows too long for registers are read again from cache. The last rows come first: the product
-// before has left them in cache, and the product after begins with the first.
+// LayerNorm backward: a block goes up some rows, each read once into registers; rows too long for
+// that are read again from cache. The last rows come first: the product before has left them in
+// cache, and the product after begins with the first.
 #include "nn/kernels/cuda/columns_launch.hpp"
 #include "nn/kernels/cuda/held.cuh"
 #include "nn/kernels/cuda/layer_norm_launch.hpp"
@@ -25,30 +25,6 @@ struct Backward {
   std::int64_t rows;
   std::int64_t hidden;
 };
-
-/// What a thread reads of a row.
-template <class S, int N, int kHeld>
-struct Row {
-  Pack<S, N> grad[kHeld];
-  Pack<S, N> x[kHeld];
-  Pack<S, N> residual[kHeld];
-  Wide<S> mean;
-  Wide<S> rstd;
-};
-
-template <class S, int N, int kHeld>
-__device__ inline void read_row(const Backward<S>& a, std::int64_t row, Row<S, N, kHeld>& out) {
-  const std::int64_t at = row * a.hidden;
-  out.mean = a.mean[row];
-  out.rstd = a.rstd[row];
-  for_held<N, kHeld>(a.hidden, [&](int k, std::int64_t column) {
-    out.grad[k] = load_pack<N>(a.grad + at + column);
-    out.x[k] = load_pack<N>(a.x + at + column);
-    if (a.residual != nullptr) {
-      out.residual[k] = load_pack<N>(a.residual + at + column);
-    }
-  });
-}
 
 /// What a pack contributes to the mean of dy w and of dy w x^.
 template <int N, class S>
@@ -133,6 +109,50 @@ __device__ inline void read_sums(const T* partial,
   }
 }
 
+/// A pack of a row as both passes over it need it.
+template <class T, int N>
+struct Held {
+  T centred[N];   ///< (x - mean) / std
+  T weighted[N];  ///< gradient times weight
+};
+
+/// Reads a pack, adds it to the sums of its columns and to the directions of its row.
+template <class S, int N>
+__device__ inline Held<Wide<S>, N> hold(const Pack<S, N>& grad,
+                                        const Pack<S, N>& x,
+                                        const Pack<S, N>& weight,
+                                        const Wide<S> (&row)[2],
+                                        Wide<S> (&sums)[kSums][N],
+                                        Wide<S> (&along)[2]) {
+  Held<Wide<S>, N> held;
+  for (int i = 0; i < N; ++i) {
+    const Wide<S> g = load(grad.at[i]);
+    held.centred[i] = (load(x.at[i]) - row[0]) * row[1];
+    held.weighted[i] = g * load(weight.at[i]);
+    along[0] += held.weighted[i];
+    along[1] += held.weighted[i] * held.centred[i];
+    sums[0][i] += g * held.centred[i];
+    sums[1][i] += g;
+  }
+  return held;
+}
+
+/// The gradient of a pack of x; adds what is written to the sums of its columns. `row`: 1/std and
+/// the two directions.
+template <class S, int N>
+__device__ inline Pack<S, N> gradient_of(const Held<Wide<S>, N>& held,
+                                         const Pack<S, N>& residual,
+                                         const Wide<S> (&row)[3],
+                                         Wide<S> (&sums)[N]) {
+  Pack<S, N> out;
+  for (int i = 0; i < N; ++i) {
+    const Wide<S> own = held.weighted[i] - row[1] - held.centred[i] * row[2];
+    out.at[i] = store<S>(own * row[0] + load(residual.at[i]));
+    sums[i] += load(out.at[i]);
+  }
+  return out;
+}
+
 /// A thread keeps the sums of its columns and writes them at the end.
 template <class S, int N, int kHeld, int kMost>
 __global__ void __launch_bounds__(kMost, kMost == kShortTeam ? 3 : 1) held_backward(Backward<S> a) {
@@ -143,29 +163,24 @@ __global__ void __launch_bounds__(kMost, kMost == kShortTeam ? 3 : 1) held_backw
   for_held<N, kHeld>(
       a.hidden, [&](int k, std::int64_t column) { weight[k] = load_pack<N>(a.weight + column); });
   int turn = 0;
-  Row<S, N, kHeld> next;
-  constexpr bool kAhead = kMost == kShortTeam;  // large blocks have no registers for two rows
-  const std::int64_t last = a.rows - 1 - blockIdx.x;
-  read_row(a, last, next);  // there are at most as many blocks as rows
-  for (std::int64_t row = last; row >= 0; row -= gridDim.x) {
-    const Row<S, N, kHeld> now = next;
-    if (kAhead && row >= gridDim.x) {
-      read_row(a, row - gridDim.x, next);
-    }
+  for (std::int64_t row = a.rows - 1 - blockIdx.x; row >= 0; row -= gridDim.x) {
+    const std::int64_t at = row * a.hidden;
+    const T of_x[2] = {a.mean[row], a.rstd[row]};
+    Held<T, N> held[kHeld];
+    Pack<S, N> residual[kHeld];
     T along[2] = {};
-    for_held<N, kHeld>(a.hidden, [&](int k, std::int64_t) {
-      directions<N>(now.grad[k], now.x[k], weight[k], now.mean, now.rstd, along);
-      add_sums<N>(now.grad[k], now.x[k], now.mean, now.rstd, sums[k]);
+    for_held<N, kHeld>(a.hidden, [&](int k, std::int64_t column) {
+      const Pack<S, N> grad = load_pack<N>(a.grad + at + column);
+      const Pack<S, N> x = load_pack<N>(a.x + at + column);
+      residual[k] = a.residual == nullptr ? Pack<S, N>{} : load_pack<N>(a.residual + at + column);
+      held[k] = hold<S, N>(grad, x, weight[k], of_x, sums[k], along);
     });
     team_sum(along[0], along[1], turn++);
-    const T of_row[4] = {now.mean, now.rstd, along[0] * scale, along[1] * scale};
+    const T of_row[3] = {of_x[1], along[0] * scale, along[1] * scale};
     for_held<N, kHeld>(a.hidden, [&](int k, std::int64_t column) {
-      const Parts<S, N> parts{now.grad[k], now.x[k], weight[k], now.residual[k]};
-      write_gradient<N>(a, row * a.hidden + column, parts, of_row, sums[k][2]);
+      store_pack<N>(a.x_grad + at + column,
+                    gradient_of<S, N>(held[k], residual[k], of_row, sums[k][2]));
     });
-    if (!kAhead && row >= gridDim.x) {
-      read_row(a, row - gridDim.x, next);
-    }
   }
   T* const partial = a.partial + static_cast<std::int64_t>(blockIdx.x) * kSums * a.hidden;
   for_held<N, kHeld>(a.hidden, [&](int k, std::int64_t column) {
