@@ -2,7 +2,7 @@
 #include "config/explain.hpp"
 #include "config/tree.hpp"
 
-#include <nlohmann/json.hpp>
+#include "core/json.hpp"
 
 namespace colossal {
 namespace {

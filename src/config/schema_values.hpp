@@ -4,7 +4,7 @@
 #include "config/fields.hpp"
 
 #include <functional>
-#include <nlohmann/json.hpp>
+#include "core/json.hpp"
 #include <string_view>
 
 namespace colossal::detail {

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
+#include "core/json.hpp"
 #include <optional>
 #include <utility>
 

@@ -3,7 +3,7 @@
 
 #include "config/tree.hpp"
 
-#include <nlohmann/json.hpp>
+#include "core/json.hpp"
 #include <string>
 
 namespace colossal::detail {

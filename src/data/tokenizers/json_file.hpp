@@ -5,7 +5,7 @@
 #include "data/tokenizers/vocabulary.hpp"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include "core/json.hpp"
 #include <string>
 #include <string_view>
 #include <vector>
