@@ -1,3 +1,4 @@
+// Where do the templates of JSON that all files share become code?
 #include "core/json.hpp"
 
 namespace nlohmann {

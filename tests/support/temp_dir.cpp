@@ -1,3 +1,4 @@
+// How is a folder for a test made and removed?
 #include "support/temp_dir.hpp"
 
 #include <random>
