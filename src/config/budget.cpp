@@ -28,6 +28,8 @@ double default_eps(OptimizerType type) noexcept {
     case OptimizerType::adam:
     case OptimizerType::sgd:
       break;
+    case OptimizerType::lion:
+    case OptimizerType::adafactor:
   }
   return 1e-8;
 }

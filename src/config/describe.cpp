@@ -150,7 +150,7 @@ void describe(Visitor& v, OptimizerGroup& c) {
 void describe(Visitor& v, OptimizerConfig& c) {
   v.field("type", c.type, {.help = "update rule", .required = true, .resume = kMustMatch});
   v.field("lr", c.lr, {.help = "peak learning rate", .range = above(0), .required = true, .resume = kNoted});
-  v.field("weight_decay", c.weight_decay, {.help = "weight decay: decoupled from the gradient with adamw and lamb, added to it (L2) with adam, sgd and lars", .range = at_least(0), .resume = kNoted});
+  v.field("weight_decay", c.weight_decay, {.help = "weight decay: decoupled from the gradient with adamw, lamb, lion and adafactor, added to it (L2) with adam, sgd and lars", .range = at_least(0), .resume = kNoted});
   v.field("no_decay", c.no_decay, {.help = "globs on names of parameters without weight decay", .resume = kNoted});
   v.field("betas", c.betas, {.help = "decay rates of the two moments", .range = kFraction, .variant = "adamw adam lamb", .length = 2, .resume = kNoted});
   v.field("eps", c.eps, {.help = "added to the root of the second moment; lars: to the norms", .range = at_least(0), .derived = "1e-8, lamb 1e-6, lars 1e-9", .variant = "adamw adam lamb lars", .resume = kNoted});
@@ -178,6 +178,8 @@ void describe(Visitor& v, SchedulerConfig& c) {
   v.field("min_lr_ratio", c.min_lr_ratio, {.help = "lowest rate as a share of lr", .range = between(0, 1), .variant = kFloored, .resume = kNoted});
   v.field("power", c.power, {.help = "exponent of the decay; 1 is linear", .range = above(0), .variant = "polynomial", .resume = kNoted});
   v.field("step_size", c.step_size, {.help = "steps between two drops", .form = Form::count, .range = at_least(1), .required = true, .variant = "step", .resume = kNoted});
+  v.field("scale_parameter", c.scale_parameter, {.help = "lr is a share of the root mean square of each parameter (at least of 0.001)", .variant = "adafactor", .resume = kNoted});
+  v.field("relative_step", c.relative_step, {.help = "lr is the cap of the rate, which falls as 1 / sqrt(step)", .variant = "adafactor", .resume = kNoted});
   v.field("milestones", c.milestones, {.help = "steps of the drops, rising, all after the warm-up", .form = Form::count, .range = at_least(1), .required = true, .variant = "multistep", .resume = kNoted});
   v.field("gamma", c.gamma, {.help = "factor of each drop", .range = {.min = 0, .max = 1, .min_open = true}, .variant = "step multistep", .resume = kNoted});
   v.field("stable_ratio", c.stable_ratio, {.help = "share that stays at lr before the decay: of the whole run (wsd), of what follows the warm-up (flat_cosine)", .range = kFraction, .derived = "0.8 (wsd) or 0.72 (flat_cosine)", .variant = "wsd flat_cosine", .resume = kNoted});

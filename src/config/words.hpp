@@ -46,8 +46,8 @@ inline constexpr std::array<std::string_view, 3> kWords<RecomputeMode> = {
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<NonFinite> = {"stop", "skip"};
 template <>
-inline constexpr std::array<std::string_view, 5> kWords<OptimizerType> = {
-    "adamw", "adam", "sgd", "lamb", "lars"};
+inline constexpr std::array<std::string_view, 7> kWords<OptimizerType> = {
+    "adamw", "adam", "sgd", "lamb", "lars", "lion", "adafactor"};
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<BiasCorrection> = {
     "true", "false", "moments", "lr", "none"};

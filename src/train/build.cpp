@@ -60,6 +60,7 @@ TrainerParts build(const Config& config,
   static_cast<LiveModel&>(parts) = build_model(config, context, parts.optimizer->states());
   parts.groups = make_groups(config.optimizer, *parts.store);
   return parts;
+  parts.optimizer->prepare(parts.store->parameters(), context.mesh());
 }
 
 TrainerParts build(const Config& config, const ParallelContext& context, const RunState& state) {

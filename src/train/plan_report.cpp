@@ -119,6 +119,7 @@ struct PlanModel {
   std::unique_ptr<ChunkPlanner> planner;
   StoreOptions options;
   std::int64_t num_states = 0;
+  std::int64_t whole_bytes = 0;  ///< of states that every rank holds whole
 };
 
 PlanModel plan_model(const Config& config, const ParallelContext& alone) {
@@ -129,8 +130,15 @@ PlanModel plan_model(const Config& config, const ParallelContext& alone) {
                   .num_states = 0};
   model.uses = param_uses(model.parts.blocks);
   model.planner = make_planner(model.parts.blocks, config);
-  model.num_states = static_cast<std::int64_t>(
-      optimizers().make(yaml_word(config.optimizer.type), config.optimizer)->states().size());
+  const std::unique_ptr<Optimizer> optimizer =
+      optimizers().make(yaml_word(config.optimizer.type), config.optimizer);
+  model.num_states = std::ssize(optimizer->states());
+  std::vector<Parameter*> owned = model.uses.parameters;
+  std::erase_if(owned, [](const Parameter* p) { return !p->spec().tied_to.empty(); });
+  optimizer->prepare(owned, alone.mesh());
+  for (const WholeState& state : optimizer->whole_states()) {
+    model.whole_bytes += static_cast<std::int64_t>(state.values.nbytes());
+  }
   return model;
 }
 
@@ -145,7 +153,7 @@ ChunkBytes chunk_bytes(const PlanModel& model,
                   .num_states = model.num_states,
                   .micro_batches = config.train.gradient_accumulation,
                   .activations = cost.activations,
-                  .other_bytes = loader_bytes(config),
+                  .other_bytes = loader_bytes(config) + model.whole_bytes,
                   .device_bytes = config.run.device_memory.value_or(0),
                   .evaluation_bytes = cost.evaluation_bytes},
                  mesh);
@@ -204,7 +212,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   const auto stored =
       static_cast<std::int64_t>(at::elementSize(model.options.master)) +
       static_cast<std::int64_t>(at::elementSize(model.options.state)) * model.num_states;
-  plan.checkpoint_bytes = plan.parameters * stored;
+  plan.checkpoint_bytes = plan.parameters * stored + model.whole_bytes;
   plan.keep_last = config.checkpoint.keep_last;
   plan.device_memory = config.run.device_memory.value_or(0);
   plan.output_dir = config.run.output_dir;

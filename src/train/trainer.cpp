@@ -335,7 +335,11 @@ EvalReport Trainer::evaluate() {
 }
 
 std::vector<TensorRecord> Trainer::records() {
-  return make_records(parts_.store->shards(), parts_.store->parameters(), parts_.context.mesh());
+  const std::span<Parameter* const> parameters = parts_.store->parameters();
+  const Mesh& mesh = parts_.context.mesh();
+  std::vector<TensorRecord> records = make_records(parts_.store->shards(), parameters, mesh);
+  append_records(parts_.optimizer->whole_states(), parameters, mesh, records);
+  return records;
 }
 
 }  // namespace colossal

@@ -66,7 +66,11 @@ TEST_CASE("written configurations read back the same (marian 402)", "[config]") 
     check_round_trip(kTokens, world);
     check_round_trip(kFull, world);
     check_round_trip(kText + "eval: {at_end: false, every_steps: null}\n", world);
-    for (const char* keys : {"type: lamb",
+    check_round_trip(kRamped, world);
+    for (const char* keys : {"type: lion",
+                             "type: lion, betas: [0.9, 0.999]",
+                             "type: adafactor, scale_parameter: false, relative_step: true",
+                             "type: lamb",
                              "type: lamb, bias_correction: false, trust_clip: null",
                              "type: lamb, bias_correction: lr, eps: 0, trust_clip: 3, no_adapt: []",
                              "type: lars, momentum_mode: larc, nesterov: true",
@@ -101,6 +105,8 @@ const std::set<std::string> kOfOtherTypes = {"data.num_samples",
                                              "scheduler.step_size",
                                              "scheduler.milestones",
                                              "scheduler.gamma",
+                                             "optimizer.scale_parameter",
+                                             "optimizer.relative_step",
                                              "scheduler.stable_ratio",
                                              "scheduler.decay_shape"};
 
