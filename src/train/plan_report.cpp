@@ -186,6 +186,7 @@ RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mes
   bytes.activations = chunks.activations;
   bytes.host = chunks.host;
   bytes.nvme = chunks.nvme;
+  bytes.slack = chunks.slack;
   return bytes;
 }
 

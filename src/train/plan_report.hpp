@@ -5,6 +5,7 @@
 #include "config/config.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct RankBytes {
   std::int64_t buffers = 0;
   std::int64_t host = 0;  ///< beside the device
   std::int64_t nvme = 0;  ///< on disk
+  std::optional<std::int64_t> slack =
+      {};  ///< of the budget of gathered weights, as ChunkBytes::slack
   /// Of the device.
   [[nodiscard]] std::int64_t total() const {
     return weights + grads + optimizer + borrowed + activations + buffers;

@@ -123,8 +123,10 @@ int TrainSession::run() {
     return run_all();
   } catch (const std::exception& error) {
     const std::int64_t step = summary_.startup_seconds > 0 ? step_ + 1 : 0;
-    if (const auto report =
-            memory_report(error, config_, {world_.rank(), step, summary_.persistent_bytes})) {
+    const std::int64_t lacking =
+        trainer_ != nullptr ? trainer_->parts().store->counters().missing_bytes : 0;
+    if (const auto report = memory_report(
+            error, config_, {world_.rank(), step, summary_.persistent_bytes, lacking})) {
       throw Error(*report);
     }
     throw;

@@ -236,6 +236,20 @@ Arguments train_endless(const fs::path& folder, const Arguments& more) {
   return arguments;
 }
 
+Arguments joined(const std::vector<Arguments>& parts) {
+  Arguments all;
+  for (const Arguments& part : parts) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+Arguments with_device(double bytes, Arguments more) {
+  more.emplace_back("--set");
+  more.push_back(fmt::format("run.device_memory={}", static_cast<std::int64_t>(bytes)));
+  return more;
+}
+
 Setting torchrun_rank(int rank, int world_size, int port) {
   return {.environment = {{"RANK", std::to_string(rank)},
                           {"WORLD_SIZE", std::to_string(world_size)},
