@@ -19,7 +19,7 @@ enum class ModelType : std::uint8_t { gpt, mlp };
 enum class ActivationKind : std::uint8_t { gelu, gelu_tanh, relu, swiglu };
 enum class AttentionKind : std::uint8_t { automatic, math };
 enum class DataType : std::uint8_t { text, synthetic, tokens };
-enum class TokenFormat : std::uint8_t { automatic, megatron, llmc };
+enum class TokenFormat : std::uint8_t { automatic, megatron, llmc, hdf5 };
 enum class Packing : std::uint8_t { concat, greedy, pad };
 enum class LastBatch : std::uint8_t { drop, pad, wrap };
 enum class DataValidation : std::uint8_t { header, full, none };

@@ -90,10 +90,10 @@ void describe(Visitor& v, TokenizerConfig& c) {
 }
 
 void describe(Visitor& v, DataConfig& c) {
-  v.field("type", c.type, {.help = "text: files of UTF-8 text; tokens: files of token ids, of Megatron-LM or llm.c; synthetic: generated token ids (for an mlp: features and classes), no files", .required = true, .resume = kMustMatch});
+  v.field("type", c.type, {.help = "text: files of UTF-8 text; tokens: files of token ids, of Megatron-LM, llm.c or in HDF5; synthetic: generated token ids (for an mlp: features and classes), no files", .required = true, .resume = kMustMatch});
   v.field("train", c.train, {.help = "training files or globs, in order; an item may be {path, weight}: with any weight, samples are drawn from the items by weight (default 1)", .form = Form::path, .required = true, .variant = "text tokens"});
   v.field("eval", c.eval, {.help = "evaluation files or globs, in order", .form = Form::path, .variant = "text tokens"});
-  v.field("format", c.format, {.help = "format of token files; auto: megatron if an .idx lies beside the file, else by magic number", .variant = "tokens"});
+  v.field("format", c.format, {.help = "format of token files; auto: megatron if an .idx lies beside the file, else by magic number; hdf5: a dataset `tokens` of whole numbers without filters, and `doc_offsets` (where documents begin, and the end) if documents matter", .variant = "tokens"});
   v.optional_section("tokenizer", c.tokenizer, {.help = "how text becomes token ids", .required = true, .variant = "text", .resume = kMustMatch});
   v.field("seq_length", c.seq_length, {.help = "tokens per sample; not for an mlp, whose samples are rows of features", .form = Form::count, .range = kSize, .derived = "1 for an mlp, else required", .resume = kMustMatch});
   v.field("packing", c.packing, {.help = "concat: all documents in a row, cut every seq_length tokens; greedy: several whole documents a sample; pad: one document a sample", .variant = "text tokens", .resume = kMustMatch});
@@ -102,7 +102,7 @@ void describe(Visitor& v, DataConfig& c) {
   v.field("last_batch", c.last_batch, {.help = "the end of an epoch that fills no global batch: drop it, pad it with samples without weight, or wrap into the next epoch", .resume = kMustMatch});
   v.field("workers", c.workers, {.help = "loader threads per process", .range = between(0, 1024)});
   v.field("prefetch", c.prefetch, {.help = "micro-batches prepared ahead", .range = between(1, 4096)});
-  v.field("validate", c.validate, {.help = "checks of token files before the first step: header, also every id (full), or sizes only (none)", .variant = "tokens"});
+  v.field("validate", c.validate, {.help = "checks of token files before the first step: header, also every id (full), or sizes only (none); an id outside the vocabulary that only reading meets ends the run before its step, with exit code 4, file and byte", .variant = "tokens"});
   v.field("num_samples", c.num_samples, {.help = "size of the synthetic data set", .form = Form::count, .range = between(1, 1e12), .variant = "synthetic", .resume = kMustMatch});
 }
 
@@ -152,7 +152,7 @@ void describe(Visitor& v, OptimizerConfig& c) {
   v.field("lr", c.lr, {.help = "peak learning rate", .range = above(0), .required = true, .resume = kNoted});
   v.field("weight_decay", c.weight_decay, {.help = "weight decay: decoupled from the gradient with adamw, lamb, lion and adafactor, added to it (L2) with adam, sgd and lars", .range = at_least(0), .resume = kNoted});
   v.field("no_decay", c.no_decay, {.help = "globs on names of parameters without weight decay", .resume = kNoted});
-  v.field("betas", c.betas, {.help = "decay rates of the two moments", .range = kFraction, .variant = "adamw adam lamb", .length = 2, .resume = kNoted});
+  v.field("betas", c.betas, {.help = "decay rates of the two moments; lion: share of the momentum in a step, and its decay rate", .range = kFraction, .derived = "[0.9, 0.999], lion [0.9, 0.99]", .variant = "adamw adam lamb lion", .length = 2, .resume = kNoted});
   v.field("eps", c.eps, {.help = "added to the root of the second moment; lars: to the norms", .range = at_least(0), .derived = "1e-8, lamb 1e-6, lars 1e-9", .variant = "adamw adam lamb lars", .resume = kNoted});
   v.field("eps_inside_sqrt", c.eps_inside_sqrt, {.help = "add eps under the root", .variant = "adamw adam lamb", .resume = kNoted});
   v.field("bias_correction", c.bias_correction, {.help = "divide the moments by 1 - beta^t; lamb: moments (as true), lr (scale the rate instead), none (as false)", .variant = "adamw adam lamb", .resume = kNoted});

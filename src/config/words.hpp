@@ -24,7 +24,8 @@ inline constexpr std::array<std::string_view, 2> kWords<AttentionKind> = {"auto"
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<DataType> = {"text", "synthetic", "tokens"};
 template <>
-inline constexpr std::array<std::string_view, 3> kWords<TokenFormat> = {"auto", "megatron", "llmc"};
+inline constexpr std::array<std::string_view, 4> kWords<TokenFormat> = {
+    "auto", "megatron", "llmc", "hdf5"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<Packing> = {"concat", "greedy", "pad"};
 template <>
