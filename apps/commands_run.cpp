@@ -72,6 +72,9 @@ void add_train(CommandLine& line) {
       "--overwrite", options->overwrite, "start anew; an old run directory moves to NAME.old-<k>");
   command->add_flag("--dry-run", options->dry_run, "check and build everything, train no step");
   add_launch(command, options->launch);
+  command->add_flag("--use-job-deadline",
+                    options->use_job_deadline,
+                    "stop, as at run.max_time, before the Slurm job ends (SLURM_JOB_END_TIME)");
   add_restarts(command, *options);
   add_repeated(command,
                "--allow",
@@ -140,13 +143,7 @@ void add_eval(CommandLine& line) {
                                   "loss of a checkpoint on the evaluation data",
                                   "colossal-train eval --checkpoint runs/tiny-cpu --nproc 2");
   const auto options = std::make_shared<EvalOptions>();
-  need(line,
-       command,
-       add_option(command,
-                  "--checkpoint",
-                  options->checkpoint,
-                  "checkpoint folder or run directory",
-                  "DIR"));
+  add_checkpoint(line, command, options->checkpoint);
   add_option(command,
              "--config",
              options->config,
@@ -154,6 +151,7 @@ void add_eval(CommandLine& line) {
              "CONFIG");
   add_overrides(command, options->more);
   add_nproc(command, options->nproc);
+  add_launch(command, options->launch);
   set_action(line, command, [&line, options] {
     options->arguments = line.arguments;
     options->log_level = line.log_level;

@@ -32,6 +32,7 @@ struct TrainOptions {
   std::optional<std::string> output_dir;  ///< beats run.output_dir
   bool overwrite = false;
   bool dry_run = false;
+  bool use_job_deadline = false;        ///< stops before the job that it runs in ends
   int max_restarts = 0;                 ///< --nproc: starts again after ranks were lost or killed
   double restart_delay_seconds = 5;     ///< before the first one; doubles
   std::vector<std::string> allow;       ///< --allow: resume differences the user accepts
@@ -64,6 +65,7 @@ struct EvalOptions {
   std::optional<std::string> config;    ///< unset: the configuration stored in the checkpoint
   ConfigOptions more;                   ///< overlays and --set; its `config` is not used
   std::optional<std::string> nproc;     ///< "auto" or a number
+  LaunchFlags launch;                   ///< which launcher else, and where rank 0 is
   std::optional<log::Level> log_level;  ///< -q, -v: beats logging.level
   std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc
 };

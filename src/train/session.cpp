@@ -20,7 +20,6 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 #include <utility>
 
 namespace colossal {
@@ -153,6 +152,7 @@ int TrainSession::run_all() {
   if (world_.device().is_cuda()) {
     log::console(fmt::format("device:   {}", describe_device(world_.device())));
   }
+  limit_time();
   restore(choice);
   if (trainer_->state().step >= trainer_->parts().total_steps) {
     log::console(fmt::format("nothing to do: {} already holds step {} of {} [output-finished]",
@@ -194,30 +194,31 @@ CheckpointChoice TrainSession::prepare() {
   return candidates_from(decision);
 }
 
-void TrainSession::move_old_run_aside() const {
-  const fs::path moved = RunDir::move_aside(config_.run.output_dir);
+void TrainSession::take_folder(std::int64_t checkpoint_bytes) {
+  const fs::path folder = config_.run.output_dir;
+  const fs::path moved = options_.overwrite ? RunDir::move_aside(folder) : fs::path();
   if (!moved.empty()) {
-    log::console(fmt::format("moved     {} to {}", config_.run.output_dir, moved.string()));
+    log::console(fmt::format("moved     {} to {}", folder.string(), moved.string()));
   }
+  run_dir_ = RunDir::open(folder, checkpoint_bytes);
+  failures_.own(run_dir_.get());
 }
 
 CheckpointChoice TrainSession::prepare_on_rank_0() {
   const fs::path folder = config_.run.output_dir;
   const std::int64_t checkpoint_bytes = make_plan(config_, 0).checkpoint_bytes;
   if (options_.dry_run) {
-    check_writable(folder, checkpoint_bytes);
+    blaming("run.output_dir", [&] { check_writable(folder, checkpoint_bytes); });
   } else {
-    if (options_.overwrite) {
-      move_old_run_aside();
-    }
-    run_dir_ = RunDir::open(folder, checkpoint_bytes);
-    failures_.own(run_dir_.get());
+    blaming("run.output_dir", [&] { take_folder(checkpoint_bytes); });
   }
   if (options_.dry_run && options_.overwrite) {
     return {};
   }
-  const CheckpointChoice choice =
-      choose_resume({.mode = config_.checkpoint.resume, .checkpoints = folder / "checkpoints"});
+  const CheckpointChoice choice = blaming("checkpoint.resume", [&] {
+    return choose_resume(
+        {.mode = config_.checkpoint.resume, .checkpoints = folder / "checkpoints"});
+  });
   for (const CheckpointInfo& damaged : choice.damaged) {
     warn_of_loss(damaged, choice.candidates.front().step);
   }
@@ -335,8 +336,9 @@ void TrainSession::announce() {
                              epoch_samples));
   }
   if (run_dir_ != nullptr) {
-    run_dir_->write("config.yaml", read_text(options_.config.config));
-    run_dir_->write("config.resolved.yaml", to_yaml(config_));
+    const std::string& given = options_.config.config;
+    run_dir_->write("config.yaml", given == "-" ? stdin_text().value_or("") : read_text(given));
+    run_dir_->write("config.resolved.yaml", to_yaml_with_origins(loaded_));
     run_dir_->write("plan.json", redact_json(config_.secrets, to_json(plan), 2) + "\n");
     run_dir_->write(
         "env.json",

@@ -54,7 +54,8 @@ class TrainSession {
   CheckpointChoice prepare_on_rank_0();
   /// Of the training data; rank 0 finds it out for all.
   const std::string& data_fingerprint();
-  void move_old_run_aside() const;
+  /// Moves an old run aside if asked to, and opens the run directory.
+  void take_folder(std::int64_t checkpoint_bytes);
   /// Builds the trainer at step 0 or from the best readable checkpoint.
   void restore(const CheckpointChoice& choice);
   /// Whether this checkpoint could be read on every rank; a damage is logged.
@@ -64,6 +65,8 @@ class TrainSession {
   void make_trainer(const RunState& state);
   void announce();
   void train();
+  /// The earlier of run.max_time and, with --use-job-deadline, the end of the job.
+  void limit_time();
   /// What this rank is asked to do after the step that it is in.
   Wishes wishes(double mean_step_seconds);
   /// Why the run has ended, for people.
@@ -91,6 +94,8 @@ class TrainSession {
   RunSummary summary_;
   double started_seconds_;  ///< since the start of the process (of --nproc: its launcher)
   Stopwatch running_;       ///< from then on
+  double time_limit_ = -1;  ///< in seconds since the same start; negative: none
+  std::string time_limit_name_;
   std::timed_mutex hooks_running_;
   std::atomic<std::int64_t> step_{0};  ///< last finished step, for the thread that takes signals
 };

@@ -8,18 +8,35 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
 namespace colossal {
 
+void TrainSession::limit_time() {
+  time_limit_ = config_.run.max_time_seconds.value_or(-1);
+  time_limit_name_ = "run.max_time";
+  if (!options_.use_job_deadline) {
+    return;
+  }
+  const double end = job_end_time();
+  const double left = started_seconds_ + running_.seconds() + end - unix_time();
+  log::console(fmt::format("deadline  {}, when the job ends (SLURM_JOB_END_TIME)",
+                           utc_time(static_cast<std::int64_t>(end))));
+  if (time_limit_ < 0 || left < time_limit_) {
+    time_limit_ = std::max(left, 0.0);
+    time_limit_name_ = "the end of the job";
+  }
+}
+
 Wishes TrainSession::wishes(double mean_step_seconds) {
   Wishes mine{.stop = StopReason::none, .save = signals_.take_save_request()};
   if (signals_.stop_request() != 0) {
     mine.stop = StopReason::signal;
-  } else if (config_.run.max_time_seconds) {
+  } else if (time_limit_ >= 0) {
     const double next = mean_step_seconds + trainer_->mean_save_seconds();
-    const bool late = started_seconds_ + running_.seconds() + next > *config_.run.max_time_seconds;
+    const bool late = started_seconds_ + running_.seconds() + next > time_limit_;
     mine.stop = late ? StopReason::max_time : StopReason::none;
   }
   return mine;
@@ -30,7 +47,7 @@ std::string TrainSession::ending() const {
     case StopReason::none:
       return "finished";
     case StopReason::max_time:
-      return "stopped by run.max_time";
+      return "stopped by " + time_limit_name_;
     case StopReason::signal:
       break;
   }

@@ -1,6 +1,8 @@
 // How is the program started and watched? posix_spawn with stdout and stderr in files.
 #include "e2e/program.hpp"
 
+#include "e2e/places.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -139,6 +141,7 @@ pid_t parent_of(const fs::path& process) {
 
 Program::Program(const Arguments& arguments, const Setting& setting)
     : setting_(setting),
+      command_(arguments.empty() ? "" : arguments.front()),
       start_(std::chrono::steady_clock::now()),
       pid_(spawn(arguments, setting, folder_.path())) {}
 
@@ -193,6 +196,7 @@ Outcome Program::wait() {
   outcome.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
   outcome.out = read_file(folder_.path() / "out");
   outcome.err = read_file(folder_.path() / "err");
+  require_places(command_, outcome.err);
   return outcome;
 }
 

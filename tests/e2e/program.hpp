@@ -59,6 +59,7 @@ class Program {
  private:
   TempDir folder_;
   Setting setting_;
+  std::string command_;
   std::chrono::steady_clock::time_point start_;  ///< of the timeout
   pid_t pid_ = -1;
   int status_ = 0;
