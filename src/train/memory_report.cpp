@@ -121,8 +121,7 @@ Error budget_too_small(const Error& error, const Config& config, const RefusedRu
       std::max({where.budget_missing, bytes_of(plan, MemoryShare::budget), std::int64_t{1}});
   return {ErrorKind::memory,
           "budget-too-small",
-          fmt::format("rank {}: {}\n  estimate  {}{}",
-                      where.rank,
+          fmt::format("{}\n  estimate  {}{}",  // the same on all ranks: told once
                       text.substr(0, text.find('\n')),
                       estimate_text(plan),
                       fix_text(config, where.rank, missing, MemoryShare::budget)),

@@ -54,7 +54,7 @@ struct Fix {
 /// All changes that the reports of a run offer with their bytes, each once.
 std::vector<Fix> fixes_of(const Outcome& outcome) {
   static const std::regex line(
-      R"(\n  (?:fix)? +([a-z_]+\.[^\n]*): \d[\d.]* (?:B|KiB|MiB) less(, not)?)");
+      R"(\n(?:\[ranks? [\d-]+\] )?  (?:fix)? +([a-z_]+\.[^\n]*): \d[\d.]* (?:B|KiB|MiB) less(, not)?)");
   std::vector<Fix> fixes;
   for (std::sregex_iterator match(outcome.err.begin(), outcome.err.end(), line), end; match != end;
        ++match) {

@@ -272,7 +272,7 @@ TEST_CASE("a budget that is too small is told with the changes that make it fit"
   CHECK(report->id() == "budget-too-small");
   CHECK(report->exit_code() == 6);
   CHECK_THAT(report->what(),
-             Contains("rank 0: block 'x' lacks 1000 bytes\n  estimate  weights ") &&
+             Catch::Matchers::StartsWith("block 'x' lacks 1000 bytes\n  estimate  weights ") &&
                  Contains("\n  fix       " + larger + ": 1000 B less\n") && !Contains("by hand") &&
                  !Contains("not enough alone"));
 }
