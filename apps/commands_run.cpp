@@ -1,5 +1,6 @@
 // What can be said to the commands that use the model: train, plan, estimate, eval?
 #include "commands.hpp"
+#include "infer/exchange.hpp"
 
 #include <memory>
 
@@ -86,6 +87,10 @@ void add_train(CommandLine& line) {
   set_action(line, command, [&line, options] {
     options->arguments = line.arguments;
     options->log_level = line.log_level;
+    options->export_weights = [](const WeightsExport& wanted) {
+      export_weights(
+          {.checkpoint = wanted.checkpoint, .output = wanted.file, .dtype = wanted.dtype});
+    };
     return run_train(*options);
   });
 }

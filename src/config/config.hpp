@@ -2,6 +2,7 @@
 // (config-and-cli section 2).
 #pragma once
 
+#include "config/checkpoint_config.hpp"
 #include "config/optimizer_config.hpp"
 #include "config/parallel_config.hpp"
 
@@ -136,14 +137,7 @@ struct TrainConfig {
   double clip_grad_norm = 0;  ///< 0: off
   NonFinite nonfinite = NonFinite::stop;
   std::int64_t max_skipped_steps = 50;
-};
-
-/// YAML section `checkpoint`.
-struct CheckpointConfig {
-  std::optional<std::int64_t> every_steps = {};
-  bool at_end = true;
-  std::int64_t keep_last = 2;
-  std::string resume = "auto";  ///< auto, never, require, or a checkpoint directory
+  std::optional<double> loss_spike = {};  ///< factor on the mean of the last losses; unset: off
 };
 
 /// YAML section `eval`.

@@ -31,6 +31,10 @@ constexpr std::string_view kFloored =
     "linear cosine polynomial step multistep inverse_sqrt wsd flat_cosine";
 constexpr std::array<std::string_view, 4> kRecomputed = {"gelu", "norm", "attention", "mlp"};
 constexpr std::array<std::string_view, 2> kStopSignals = {"SIGTERM", "SIGUSR1"};
+constexpr std::array<std::string_view, 4> kBestMetrics = {
+    "train/loss", "eval/loss", "eval/ppl", "eval/accuracy"};
+/// In the order of kNoOtherRank and kEveryRank.
+constexpr std::array<std::string_view, 2> kRankWords = {"zero", "all"};
 constexpr std::array<std::string_view, 3> kResumeWords = {"auto", "never", "require"};
 
 }  // namespace
@@ -58,7 +62,7 @@ void describe(Visitor& v, RunConfig& c) {
   v.field("device_memory", c.device_memory, {.help = "bytes of tensors a process may hold on its device, more is out of memory; on a cpu it simulates a device of this size; unset: no limit", .form = Form::bytes, .range = kBytes});
   v.field("threads", c.threads, {.help = "computing threads per process", .range = between(1, 4096), .derived = "cores / processes on this host", .auto_word = true});
   v.field("max_time", c.max_time_seconds, {.help = "longest time of a start: ends it with a checkpoint and exit code 75 while there is still time to save; unset: no limit", .form = Form::duration, .range = kWait});
-  v.field("stop_signals", c.stop_signals, {.help = "signals that end the run after its step with a checkpoint and exit code 75, as SIGHUP and, with checkpoint.every_steps, SIGINT do; any other ends it at once", .words = kStopSignals});
+  v.field("stop_signals", c.stop_signals, {.help = "signals that end the run after its step with a checkpoint and exit code 75, as SIGHUP and, with checkpoint.every_steps or every_time, SIGINT do; any other ends it at once", .words = kStopSignals});
 }
 
 void describe(Visitor& v, ModelConfig& c) {
@@ -231,11 +235,23 @@ void describe(Visitor& v, ParallelConfig& c) {
   v.section("comm", c.comm, {.help = "communication between processes"});
 }
 
+void describe(Visitor& v, KeepBestConfig& c) {
+  v.field("metric", c.metric, {.help = "which number of the metrics, measured at the very step that is saved: train/loss of its batch, eval/loss, eval/ppl (gpt) or eval/accuracy (mlp)", .required = true, .words = kBestMetrics});
+  v.field("mode", c.mode, {.help = "min: the lowest is best, of losses and ppl; max: the highest, of accuracy"});
+}
+
 void describe(Visitor& v, CheckpointConfig& c) {
   v.field("every_steps", c.every_steps, {.help = "save every so many steps", .form = Form::count, .range = at_least(1)});
+  v.field("every_time", c.every_time_seconds, {.help = "save after the first step that ends so long after the last save, by the clock of rank 0; beside every_steps or alone", .form = Form::duration, .range = kWait});
   v.field("at_end", c.at_end, {.help = "save after the last step"});
   v.field("keep_last", c.keep_last, {.help = "number of newest complete checkpoints kept", .range = at_least(1)});
+  v.field("keep_every", c.keep_every, {.help = "checkpoints of steps that this divides are never removed", .form = Form::count, .range = at_least(1)});
+  v.optional_section("keep_best", c.keep_best, {.help = "keep the best checkpoint as well; only those of steps at which the metric was measured count"});
+  v.field("async", c.async, {.help = "copy the state to host memory and write it beside training; the next save waits for the one under way; the last save does not"});
   v.field("resume", c.resume, {.help = "auto: newest complete checkpoint if any; never; require; or a checkpoint folder", .form = Form::path, .words = kResumeWords});
+  v.field("content", c.content, {.help = "full: all that a run needs to go on; weights: those alone, for eval, generate and export: a run that is stopped cannot go on"});
+  v.field("checksum", c.checksum, {.help = "store a CRC-32C of every dataset, which loading compares; false: damage inside of a file is not found"});
+  v.field("export_at_end", c.export_at_end, {.help = "write the final weights to export/ of the run, as the command export does, in fp32 (fp64 after training in it)"});
 }
 
 void describe(Visitor& v, EvalConfig& c) {

@@ -200,6 +200,7 @@ void describe(Visitor& v, NvmeConfig& c);
 void describe(Visitor& v, GeminiConfig& c);
 void describe(Visitor& v, CommConfig& c);
 void describe(Visitor& v, ParallelConfig& c);
+void describe(Visitor& v, KeepBestConfig& c);
 void describe(Visitor& v, CheckpointConfig& c);
 void describe(Visitor& v, EvalConfig& c);
 void describe(Visitor& v, LoggingConfig& c);

@@ -87,6 +87,12 @@ template <>
 inline constexpr std::array<std::string_view, 3> kWords<NvmeBackend> = {
     "auto", "io_uring", "pread"};
 template <>
+inline constexpr std::array<std::string_view, 2> kWords<BestMode> = {"min", "max"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<CheckpointContent> = {"full", "weights"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<ExportFormat> = {"none", "safetensors"};
+template <>
 inline constexpr std::array<std::string_view, 3> kWords<CommBackend> = {"auto", "gloo", "nccl"};
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<LogLevel> = {

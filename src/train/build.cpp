@@ -20,6 +20,7 @@ std::unique_ptr<Loader> make_loader(const Config& config,
   const LoaderSpec spec{.order = order_spec(config),
                         .micro_batch = config.train.micro_batch_size,
                         .num_micro_batches = config.train.gradient_accumulation,
+                        .ramp = config.train.batch_ramp,
                         .workers = config.data.workers,
                         .prefetch = config.data.prefetch};
   const DataShard shard{mesh.index(data_axes()), mesh.size(data_axes())};

@@ -6,6 +6,7 @@
 #include "core/log.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,13 @@ struct ConfigOptions {
   std::string run_time;               ///< ${run.time} as the launcher took it; empty: taken here
 };
 
+/// What a run wants to have exported at its end.
+struct WeightsExport {
+  std::string checkpoint;
+  std::string file;
+  std::string dtype;  ///< fp32 or fp64
+};
+
 /// Command line of `train`.
 struct TrainOptions {
   ConfigOptions config;
@@ -38,6 +46,7 @@ struct TrainOptions {
   std::vector<std::string> allow;       ///< --allow: resume differences the user accepts
   std::optional<log::Level> log_level;  ///< -q, -v: beats logging.level
   std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc and env.json
+  std::function<void(const WeightsExport&)> export_weights;  ///< for checkpoint.export_at_end
 };
 
 /// Command line of `plan`.

@@ -173,6 +173,27 @@ void fill_chunks(PlanReport& plan,
   plan.gather_bytes_per_step = bytes.gathered;
 }
 
+/// What a checkpoint holds and how many there are at most; total_steps is known or 0.
+void fill_checkpoints(PlanReport& plan, const CheckpointConfig& config, const PlanModel& model) {
+  const auto master = static_cast<std::int64_t>(at::elementSize(model.options.master));
+  const auto state = static_cast<std::int64_t>(at::elementSize(model.options.state));
+  const bool full = config.content == CheckpointContent::full;
+  plan.checkpoint_bytes = plan.parameters * (master + (full ? state * model.num_states : 0)) +
+                          (full ? model.whole_bytes : 0);
+  plan.keep_last = config.keep_last;
+  plan.keeps = thousands(config.keep_last);
+  plan.most_checkpoints = config.keep_last + 1;
+  plan.saves_aside = config.async;
+  if (config.keep_every) {
+    plan.keeps += " + every " + thousands(*config.keep_every);
+    plan.most_checkpoints += plan.total_steps / *config.keep_every;
+  }
+  if (config.keep_best) {
+    plan.keeps += " + best";
+    ++plan.most_checkpoints;
+  }
+}
+
 RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mesh& mesh) {
   RankBytes bytes{.rank = mesh.rank()};
   for (const ParamSpec& spec : model.uses.specs) {
@@ -210,11 +231,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   fill_model(plan, config.model);
   plan.parameters = num_parameters(model.parts.blocks);
   plan.flops_per_step = cost.flops * static_cast<double>(plan.accumulation * plan.data);
-  const auto stored =
-      static_cast<std::int64_t>(at::elementSize(model.options.master)) +
-      static_cast<std::int64_t>(at::elementSize(model.options.state)) * model.num_states;
-  plan.checkpoint_bytes = plan.parameters * stored + model.whole_bytes;
-  plan.keep_last = config.checkpoint.keep_last;
+  fill_checkpoints(plan, config.checkpoint, model);
   plan.device_memory = config.run.device_memory.value_or(0);
   plan.output_dir = config.run.output_dir;
   // Ranks that differ in their data alone hold and move the same.

@@ -49,10 +49,13 @@ struct PlanReport {
   std::int64_t comm_bytes_per_step = 0;    ///< payload handed to gradient reductions by one rank
   std::int64_t gather_bytes_per_step = 0;  ///< parts of weights handed to gathers by one rank
   std::int64_t checkpoint_bytes = 0;
-  std::int64_t keep_last = 0;      ///< checkpoints kept; one more exists while a new one is written
-  std::int64_t device_memory = 0;  ///< bytes that the device of a rank has; 0: unknown
-  std::string output_dir;          ///< where checkpoints go
-  int ranks_per_node = 0;          ///< 0: all ranks on one machine
+  std::int64_t keep_last = 0;         ///< newest checkpoints that are kept
+  std::string keeps;                  ///< all that is kept: "2 + every 5,000 + best"
+  std::int64_t most_checkpoints = 0;  ///< at once, while a new one is written
+  bool saves_aside = false;           ///< checkpoint.async
+  std::int64_t device_memory = 0;     ///< bytes that the device of a rank has; 0: unknown
+  std::string output_dir;             ///< where checkpoints go
+  int ranks_per_node = 0;             ///< 0: all ranks on one machine
   std::vector<std::string>
       data_lines;  ///< Dataset::summary() of train and eval, if the data was opened
   std::vector<RankBytes> ranks;

@@ -146,8 +146,8 @@ std::string checkpoint_line(const PlanReport& plan) {
   const auto each = static_cast<double>(plan.checkpoint_bytes);
   std::string text = fmt::format("checkpoint  ~{} each, keep {} -> peak ~{}",
                                  human_bytes(each),
-                                 plan.keep_last,
-                                 human_bytes(each * static_cast<double>(plan.keep_last + 1)));
+                                 plan.keeps,
+                                 human_bytes(each * static_cast<double>(plan.most_checkpoints)));
   if (!plan.output_dir.empty()) {
     std::error_code failed;
     const std::filesystem::path folder = existing_part(plan.output_dir);
@@ -156,7 +156,9 @@ std::string checkpoint_line(const PlanReport& plan) {
                         folder.string(),
                         failed ? "unknown" : human_bytes(static_cast<double>(space.available), 0));
   }
-  return text;
+  return plan.saves_aside
+             ? text + fmt::format("; async: copies of up to {} in host memory", human_bytes(each))
+             : text;
 }
 
 }  // namespace
@@ -214,6 +216,7 @@ std::string to_json(const PlanReport& plan) {
                                  {"gather_bytes_per_step", plan.gather_bytes_per_step},
                                  {"checkpoint_bytes", plan.checkpoint_bytes},
                                  {"keep_last", plan.keep_last},
+                                 {"most_checkpoints", plan.most_checkpoints},
                                  {"data", plan.data_lines},
                                  {"ranks", nlohmann::ordered_json::array()}};
   for (const RankBytes& rank : plan.ranks) {

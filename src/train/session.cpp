@@ -160,6 +160,7 @@ int TrainSession::run_all() {
                              trainer_->state().step,
                              trainer_->parts().total_steps));
     if (is_main() && run_dir_ != nullptr) {
+      export_weights();
       fill_summary("nothing to do");
       print_summary();
     }
@@ -252,7 +253,18 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
   }
   return !is_damaged_anywhere(checkpoint, [&] {
     const Config saved = stored_config(state);
-    make_trainer(state.weights_only ? RunState{} : state);
+    // Imported weights are where a run begins. Those of a run that has ended say so by their step.
+    const bool begins = state.weights_only && state.step == 0;
+    make_trainer(begins ? RunState{} : state);
+    check(
+        !state.weights_only || begins || state.step >= trainer_->parts().total_steps,
+        ErrorKind::checkpoint,
+        "checkpoint-weights-only",
+        "{} holds weights alone (checkpoint.content: weights), no optimizer state and no position "
+        "to go on from\n  fix   begin a new run with them: model.init_from: {} and another "
+        "--output-dir",
+        checkpoint.path.string(),
+        checkpoint.path.string());
     const std::string table =
         compare_for_resume({.saved = saved,
                             .now = config_,
@@ -349,7 +361,7 @@ void TrainSession::announce() {
 
 void TrainSession::train() {
   trainer_->add_hook(std::make_unique<ProgressHook>(world_.launch(), summary_, step_));
-  add_standard_hooks(*trainer_, run_dir_.get(), world_);
+  checkpoints_ = &add_standard_hooks(*trainer_, run_dir_.get(), world_);
   trainer_->add_hook(std::make_unique<SaveRequestHook>(
       [this] { static_cast<void>(signals_.take_save_request()); }));
   step_ = trainer_->state().step;

@@ -26,6 +26,8 @@
 
 namespace colossal {
 
+class CheckpointHook;
+
 /// One start of `train` on one rank. All ranks run the same calls in the same order.
 class TrainSession {
  public:
@@ -72,6 +74,8 @@ class TrainSession {
   /// Why the run has ended, for people.
   [[nodiscard]] std::string ending() const;
   void finish();
+  /// What checkpoint.export_at_end asks for, unless an earlier start has done it (rank 0).
+  void export_weights();
   void fill_summary(std::string_view reason);
   void print_summary() const;
   void write_status(std::string_view state, int exit_code);
@@ -90,7 +94,8 @@ class TrainSession {
   std::int64_t attempt_ = 1;
   std::unique_ptr<RunDir> run_dir_;  ///< rank 0 only, and not with --dry-run
   std::unique_ptr<Trainer> trainer_;
-  std::filesystem::path resumed_from_;  ///< empty: started at step 0
+  const CheckpointHook* checkpoints_ = nullptr;  ///< of trainer_; null before train()
+  std::filesystem::path resumed_from_;           ///< empty: started at step 0
   RunSummary summary_;
   double started_seconds_;  ///< since the start of the process (of --nproc: its launcher)
   Stopwatch running_;       ///< from then on

@@ -2,7 +2,9 @@
 // signal.
 #include "core/log.hpp"
 #include "core/signals.hpp"
+#include "train/checkpoint_hook.hpp"
 #include "train/environment.hpp"
+#include "train/foreign.hpp"
 #include "train/hooks.hpp"
 #include "train/session.hpp"
 
@@ -31,11 +33,13 @@ void TrainSession::limit_time() {
 }
 
 Wishes TrainSession::wishes(double mean_step_seconds) {
-  Wishes mine{.stop = StopReason::none, .save = signals_.take_save_request()};
+  const bool by_time = checkpoints_ != nullptr && checkpoints_->is_due();
+  Wishes mine{.stop = StopReason::none, .save = signals_.take_save_request() || by_time};
   if (signals_.stop_request() != 0) {
     mine.stop = StopReason::signal;
   } else if (time_limit_ >= 0) {
-    const double next = mean_step_seconds + trainer_->mean_save_seconds();
+    const int saves = checkpoints_ != nullptr && checkpoints_->is_writing() ? 2 : 1;
+    const double next = mean_step_seconds + saves * trainer_->mean_save_seconds();
     const bool late = started_seconds_ + running_.seconds() + next > time_limit_;
     mine.stop = late ? StopReason::max_time : StopReason::none;
   }
@@ -60,9 +64,34 @@ void TrainSession::finish() {
   if (!is_main()) {
     return;
   }
+  if (trainer_->stopped() == StopReason::none) {
+    export_weights();
+  }
   fill_summary(ending());
   log::console(to_text(summary_));
   print_summary();
+}
+
+void TrainSession::export_weights() {
+  if (config_.checkpoint.export_at_end == ExportFormat::none || !options_.export_weights) {
+    return;
+  }
+  const std::string step = fmt::format("step-{:08}", trainer_->state().step);
+  const std::filesystem::path run = config_.run.output_dir;
+  const std::filesystem::path file = run / "export" / step / "model.safetensors";
+  if (std::filesystem::exists(file)) {
+    return;
+  }
+  try {
+    options_.export_weights(
+        {.checkpoint = (run / "checkpoints" / step).string(),
+         .file = file.string(),
+         .dtype = config_.train.precision == Precision::fp64 ? "fp64" : "fp32"});
+  } catch (const std::exception& error) {
+    write_status("failed", to_error(error).exit_code());
+    throw;
+  }
+  log::console(fmt::format("export    {}", file.string()));
 }
 
 void TrainSession::print_summary() const {

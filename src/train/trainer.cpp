@@ -157,10 +157,10 @@ RunState Trainer::run() {
   return state_;
 }
 
-void Trainer::add_save(double seconds) noexcept {
+void Trainer::add_save(double seconds, double blocked_seconds) noexcept {
   ++num_saves_;
   save_seconds_ += seconds;
-  side_seconds_ += seconds;
+  side_seconds_ += blocked_seconds;
 }
 
 double Trainer::mean_save_seconds() const noexcept {

@@ -106,8 +106,11 @@ class Trainer {
   [[nodiscard]] std::vector<TensorRecord> records();
   [[nodiscard]] const RunState& state() const noexcept { return state_; }
   [[nodiscard]] const TrainerParts& parts() const noexcept { return parts_; }
-  /// Hooks report the time of each save, which is work that the user asked for.
-  void add_save(double seconds) noexcept;
+  /// Hooks report each save, which is work that the user asked for: what it took, and how long
+  /// training has stood still at its end.
+  void add_save(double seconds, double blocked_seconds) noexcept;
+  /// Hooks report other time in which training stood still for such work.
+  void add_side(double seconds) noexcept { side_seconds_ += seconds; }
   /// Mean seconds of the saves so far; 0 before the first.
   [[nodiscard]] double mean_save_seconds() const noexcept;
   /// Seconds of evaluation and saving so far.

@@ -62,6 +62,8 @@ using Rule = void (*)(const RuleInput&);
 [[nodiscard]] std::span<const Rule> schedule_rules();
 /// eval-needs-data, unused-section.
 [[nodiscard]] std::span<const Rule> usage_rules();
+/// keep-best-metric, async-nvme, export-at-end, weights-only-run, unused-section.
+[[nodiscard]] std::span<const Rule> checkpoint_rules();
 
 /// loss-scale-range, fp16-slow, recompute-attention, unused-section.
 [[nodiscard]] std::span<const Rule> precision_rules();

@@ -65,12 +65,12 @@ void something_is_saved(const RuleInput& in) {
   const CheckpointConfig& checkpoint = in.config.checkpoint;
   const auto steps = in.steps();
   const bool periodic = checkpoint.every_steps && (!steps || *checkpoint.every_steps <= *steps);
-  if (checkpoint.at_end || periodic) {
+  if (checkpoint.at_end || periodic || checkpoint.every_time_seconds) {
     return;
   }
   Diagnostic& warning =
       in.warning("checkpoint-none", "checkpoint.at_end", "this run never saves a checkpoint");
-  warning.why = "at_end is false and no every_steps within the run is given";
+  warning.why = "at_end is false and no every_steps within the run, and no every_time, is given";
   warning.fix = "checkpoint: {at_end: true} or a shorter every_steps";
 }
 
@@ -139,7 +139,8 @@ std::vector<Diagnostic> check_length(const Loaded& loaded, std::int64_t steps) {
     origins.set(path, origin);
   }
   const detail::DeriveInput host{.stem = "", .world_size = {}, .world_origin = "", .steps = steps};
-  for (const auto& rules : {detail::scheduler_rules(), detail::schedule_rules()}) {
+  for (const auto& rules :
+       {detail::scheduler_rules(), detail::schedule_rules(), detail::checkpoint_rules()}) {
     for (const detail::Rule rule : rules) {
       rule({loaded.config, origins, host, report});
     }

@@ -95,6 +95,10 @@ std::string base_for(const Key& key) {
   if (key.path.starts_with("parallel.gemini.nvme.")) {
     base += "parallel: {gemini: {nvme: {path: disk}}}\n";
   }
+  if (key.path.starts_with("train.batch_ramp.")) {
+    base.replace(
+        base.find("steps: 50"), 9, "steps: 50, batch_ramp: {start: 4, increment: 4, samples: 9}");
+  }
   const bool curve = key.path.starts_with("scheduler.");
   const std::string needed = type == "step"        ? ", step_size: 5"
                              : type == "multistep" ? ", milestones: [5]"
