@@ -29,6 +29,7 @@ enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
 enum class GradDtype : std::uint8_t { automatic, fp32, same };
 enum class RecomputeMode : std::uint8_t { none, selective, full };
 enum class NonFinite : std::uint8_t { stop, skip };
+enum class LossReduction : std::uint8_t { token, micro_batch };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
 
 /// YAML section `run`.
@@ -66,6 +67,7 @@ struct ModelConfig {
   std::vector<std::int64_t> layers = {};  ///< mlp only: widths of the hidden layers
   std::int64_t in_features = 0;           ///< mlp only
   std::int64_t out_features = 0;          ///< mlp only
+  std::string init_from;  ///< weights to begin with: a checkpoint or a .safetensors; empty: random
 };
 
 /// YAML section `data.tokenizer`.
@@ -120,6 +122,13 @@ struct ActivationCheckpointConfig {
   std::vector<std::string> recompute = {"gelu", "norm"};  ///< selective only
 };
 
+/// YAML section `train.batch_ramp`: the global batch grows to train.global_batch_size.
+struct BatchRampConfig {
+  std::int64_t start = 0;      ///< samples of the first step
+  std::int64_t increment = 0;  ///< samples by which it grows
+  std::int64_t samples = 0;    ///< consumed until it is full
+};
+
 /// YAML section `train`.
 struct TrainConfig {
   std::optional<std::int64_t> steps = {};  ///< exactly one of steps, epochs, tokens, samples
@@ -130,13 +139,17 @@ struct TrainConfig {
       0;  ///< derived when absent, as the next two (config-and-cli 5.2)
   std::int64_t micro_batch_size = 0;
   std::int64_t gradient_accumulation = 0;
+  std::optional<BatchRampConfig> batch_ramp = {};
   Precision precision = Precision::fp32;
   GradDtype grad_dtype = GradDtype::automatic;
+  LossReduction loss_reduction = LossReduction::token;
   std::optional<LossScaleConfig> loss_scale = {};  ///< fp16 only; unset there: the defaults
   ActivationCheckpointConfig activation_checkpoint;
   double clip_grad_norm = 0;  ///< 0: off
+  double label_smoothing = 0;
   NonFinite nonfinite = NonFinite::stop;
   std::int64_t max_skipped_steps = 50;
+  std::optional<double> loss_spike = {};  ///< factor on the mean of the last losses; unset: off
   std::optional<double> loss_spike = {};  ///< factor on the mean of the last losses; unset: off
 };
 
@@ -195,7 +208,8 @@ struct Config {
 [[nodiscard]] double default_eps(OptimizerType type) noexcept;
 
 /// Optimizer steps of the whole run. `train_samples`: size of one epoch of the training set (needed
-/// for epochs only; 0 = unknown). Token and sample budgets round up to whole steps. Errors:
+/// for epochs only; 0 = unknown). Token and sample budgets round up to whole steps; steps of a
+/// train.batch_ramp count as they are. Errors:
 /// internal if epochs is set and `train_samples` is 0.
 [[nodiscard]] std::int64_t total_steps(const Config& config, std::int64_t train_samples);
 

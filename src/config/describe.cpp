@@ -86,6 +86,7 @@ void describe(Visitor& v, ModelConfig& c) {
   v.field("layers", c.layers, {.help = "widths of the hidden layers", .range = kSize, .required = true, .variant = "mlp", .resume = kMustMatch});
   v.field("in_features", c.in_features, {.help = "features of a row", .range = kSize, .required = true, .variant = "mlp", .resume = kMustMatch});
   v.field("out_features", c.out_features, {.help = "classes", .range = between(2, 1e9), .required = true, .variant = "mlp", .resume = kMustMatch});
+  v.field("init_from", c.init_from, {.help = "weights that a new run begins with: a checkpoint, a run folder or a .safetensors file; names, shapes and the function of the model must match; once the run has a checkpoint of its own, that comes first", .form = Form::path});
 }
 
 void describe(Visitor& v, TokenizerConfig& c) {
@@ -127,6 +128,12 @@ void describe(Visitor& v, ActivationCheckpointConfig& c) {
   v.field("recompute", c.recompute, {.help = "selective only: operations that run again in backward", .words = kRecomputed});
 }
 
+void describe(Visitor& v, BatchRampConfig& c) {
+  v.field("start", c.start, {.help = "samples of the first step", .form = Form::count, .range = kSize, .required = true, .resume = ResumeClass::allow});
+  v.field("increment", c.increment, {.help = "samples by which a step grows", .form = Form::count, .range = kSize, .required = true, .resume = ResumeClass::allow});
+  v.field("samples", c.samples, {.help = "samples until steps are of global_batch_size, in equal parts for each size before", .form = Form::count, .range = kSize, .required = true, .resume = ResumeClass::allow});
+}
+
 void describe(Visitor& v, TrainConfig& c) {
   v.field("steps", c.steps, {.help = "length of the run in optimizer steps", .form = Form::count, .range = kBudget, .resume = kNoted});
   v.field("epochs", c.epochs, {.help = "length of the run in passes over the training data", .range = {.min = 0, .max = 1e6, .min_open = true}, .resume = kNoted});
@@ -136,13 +143,17 @@ void describe(Visitor& v, TrainConfig& c) {
   v.field("global_batch_size", c.global_batch_size, {.help = "samples per optimizer step over all processes", .form = Form::count, .range = kSize, .derived = "data * micro_batch_size * gradient_accumulation", .resume = ResumeClass::allow});
   v.field("micro_batch_size", c.micro_batch_size, {.help = "samples per data-parallel replica per forward pass", .form = Form::count, .range = kSize, .derived = "global_batch_size / (data * gradient_accumulation)"});
   v.field("gradient_accumulation", c.gradient_accumulation, {.help = "micro-batches per optimizer step", .range = kSize, .derived = "global_batch_size / (data * micro_batch_size), or 1"});
+  v.optional_section("batch_ramp", c.batch_ramp, {.help = "steps that grow from start to global_batch_size by more gradient accumulation; the learning rate is that of the full batch"});
   v.field("precision", c.precision, {.help = "data type of weights and arithmetic; bf16 and fp16 keep fp32 master weights"});
   v.field("grad_dtype", c.grad_dtype, {.help = "data type of accumulated gradients; auto: fp32 if gradient_accumulation > 1, else as the weights"});
+  v.field("loss_reduction", c.loss_reduction, {.help = "token: mean over the labelled tokens of the step; micro_batch: mean of the means of its micro-batches, which depends on their size where numbers of labels differ; evaluation is always by token", .resume = kNoted});
   v.optional_section("loss_scale", c.loss_scale, {.help = "fp16 only: dynamic scale of the loss; a number: constant scale", .single = "init", .single_with = "growth=1 backoff=1"});
   v.section("activation_checkpoint", c.activation_checkpoint, {.help = "what backward computes again instead of keeping it; a mapping without mode is full", .single = "mode", .mapping_with = "mode=full"});
   v.field("clip_grad_norm", c.clip_grad_norm, {.help = "largest L2 norm of the gradient; 0 is off", .range = at_least(0), .resume = kNoted});
+  v.field("label_smoothing", c.label_smoothing, {.help = "share of each target that is spread over all classes (of a vocabulary: without its padding); evaluation does not smooth", .range = kFraction, .resume = kNoted});
   v.field("nonfinite", c.nonfinite, {.help = "on a non-finite loss or gradient norm: stop with exit code 7, or skip the update", .resume = kNoted});
   v.field("max_skipped_steps", c.max_skipped_steps, {.help = "consecutive skipped steps before the run stops with exit code 7", .range = at_least(0)});
+  v.field("loss_spike", c.loss_spike, {.help = "stop with exit code 7, before the update, when the loss exceeds so many times the mean of the last 100 steps; unset: never", .range = above(1), .resume = kNoted});
 }
 
 void describe(Visitor& v, OptimizerGroup& c) {

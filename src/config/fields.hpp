@@ -191,6 +191,7 @@ void describe(Visitor& v, TokenizerConfig& c);
 void describe(Visitor& v, DataConfig& c);
 void describe(Visitor& v, LossScaleConfig& c);
 void describe(Visitor& v, ActivationCheckpointConfig& c);
+void describe(Visitor& v, BatchRampConfig& c);
 void describe(Visitor& v, TrainConfig& c);
 void describe(Visitor& v, OptimizerGroup& c);
 void describe(Visitor& v, OptimizerConfig& c);

@@ -47,6 +47,8 @@ inline constexpr std::array<std::string_view, 3> kWords<RecomputeMode> = {
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<NonFinite> = {"stop", "skip"};
 template <>
+inline constexpr std::array<std::string_view, 2> kWords<LossReduction> = {"token", "micro_batch"};
+template <>
 inline constexpr std::array<std::string_view, 7> kWords<OptimizerType> = {
     "adamw", "adam", "sgd", "lamb", "lars", "lion", "adafactor"};
 template <>

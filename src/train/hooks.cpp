@@ -163,6 +163,7 @@ MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& repor
   json.update({{"epoch", report.epoch},
                {"samples", state.consumed},
                {"tokens", state.consumed * config_.data.seq_length},
+               {"batch_size", report.samples},
                {"loss", window_.loss()},
                {"lr", report.lr},
                {"grad_norm", report.grad_norm},

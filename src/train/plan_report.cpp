@@ -1,6 +1,7 @@
 // What will a run do and need? The formulas; the same planner and blocks as the run itself.
 #include "train/plan_report.hpp"
 
+#include "config/batch_sizes.hpp"
 #include "config/load.hpp"
 #include "config/schedule.hpp"
 #include "memory/accounting.hpp"
@@ -94,17 +95,31 @@ std::string schedule_in_words(const Config& config, std::int64_t steps) {
   return fmt::format("lr {:.4g}{}: {}", lr, why, Scheduler(config.scheduler, lr, steps).in_words());
 }
 
+/// "8 to 64 samples by 8 over 10,000 samples: 312 smaller steps"; empty without a ramp.
+std::string ramp_in_words(const TrainConfig& train) {
+  const auto& ramp = train.batch_ramp;
+  return ramp ? fmt::format("{} to {} samples by {} over {} samples: {}",
+                            ramp->start,
+                            train.global_batch_size,
+                            ramp->increment,
+                            thousands(ramp->samples),
+                            counted(BatchSizes(train).ramp_steps(), "smaller step"))
+              : "";
+}
+
 void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_samples) {
   plan.global_batch = config.train.global_batch_size;
   plan.micro_batch = config.train.micro_batch_size;
   plan.accumulation = config.train.gradient_accumulation;
   plan.tokens_per_step = plan.global_batch * config.data.seq_length;
+  plan.batch_ramp = ramp_in_words(config.train);
   if (config.train.epochs && train_samples == 0) {
     return;  // an epoch's length is in the data
   }
   plan.total_steps = total_steps(config, train_samples);
   plan.schedule = schedule_in_words(config, plan.total_steps);
-  const std::int64_t samples = plan.total_steps * plan.global_batch;
+  const std::int64_t samples = BatchSizes(config.train).samples_after(plan.total_steps);
+  plan.total_tokens = samples * config.data.seq_length;
   if (config.train.tokens && *config.train.tokens != samples * config.data.seq_length) {
     plan.steps_note = "rounded up from " + thousands(*config.train.tokens) + " tokens";
   } else if (config.train.samples && *config.train.samples != samples) {

@@ -36,11 +36,13 @@ struct PlanReport {
   std::string name;
   std::int64_t world = 1, data = 1, pipeline = 1, sequence = 1, tensor = 1;
   std::int64_t global_batch = 0, micro_batch = 0, accumulation = 0;
-  std::int64_t total_steps = 0;  ///< 0: unknown until the data set is read
-  std::string steps_note;        ///< how a budget became whole steps; may be empty
-  std::string schedule;          ///< the learning rate in words; empty while total_steps is unknown
-  std::int64_t tokens_per_step = 0;
-  std::string unit;  ///< what a token is called: "tokens", "rows" of an mlp
+  std::int64_t total_steps = 0;   ///< 0: unknown until the data set is read
+  std::int64_t total_tokens = 0;  ///< that these steps consume; 0: unknown
+  std::string steps_note;         ///< how a budget became whole steps; may be empty
+  std::string batch_ramp;         ///< how the batch grows, in words; empty: it does not
+  std::string schedule;  ///< the learning rate in words; empty while total_steps is unknown
+  std::int64_t tokens_per_step = 0;  ///< of the full batch
+  std::string unit;                  ///< what a token is called: "tokens", "rows" of an mlp
   std::int64_t parameters = 0;
   std::int64_t vocab = 0, padded_vocab = 0;      ///< 0: the model reads no tokens
   std::string model_note;                        ///< "vocab 61 -> 64", "4 features -> 3 classes"

@@ -27,9 +27,10 @@ std::string steps_line(const PlanReport& plan) {
   }
   return fmt::format("steps     {}  ({} {}, {} per step{}{})\n",
                      thousands(plan.total_steps),
-                     thousands(plan.total_steps * plan.tokens_per_step),
+                     thousands(plan.total_tokens),
                      plan.unit,
                      tokens,
+                     plan.batch_ramp.empty() ? "" : "full ",
                      plan.steps_note.empty() ? "" : "; ",
                      plan.steps_note);
 }
@@ -177,6 +178,7 @@ std::string to_text(const PlanReport& plan) {
                       plan.data,
                       plan.micro_batch,
                       plan.accumulation);
+  text += plan.batch_ramp.empty() ? "" : fmt::format("ramp      {}\n", plan.batch_ramp);
   text += steps_line(plan);
   text += plan.schedule.empty() ? "" : fmt::format("schedule  {}\n", plan.schedule);
   text += fmt::format("model     {} parameters ({})\n",
@@ -201,8 +203,10 @@ std::string to_json(const PlanReport& plan) {
                                  {"batch",
                                   {{"global", plan.global_batch},
                                    {"micro", plan.micro_batch},
-                                   {"accumulation", plan.accumulation}}},
+                                   {"accumulation", plan.accumulation},
+                                   {"ramp", plan.batch_ramp}}},
                                  {"total_steps", plan.total_steps},
+                                 {"total_tokens", plan.total_tokens},
                                  {"steps_note", plan.steps_note},
                                  {"schedule", plan.schedule},
                                  {"tokens_per_step", plan.tokens_per_step},

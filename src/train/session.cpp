@@ -14,6 +14,7 @@
 #include "train/environment.hpp"
 #include "train/foreign.hpp"
 #include "train/hooks.hpp"
+#include "train/init_weights.hpp"
 #include "train/startup.hpp"
 
 #include <fmt/format.h>
@@ -188,6 +189,7 @@ int TrainSession::check_data() {
 CheckpointChoice TrainSession::prepare() {
   const auto decision = nlohmann::json::parse(decide_on_rank_0(world_.comm(), [this] {
     const CheckpointChoice choice = prepare_on_rank_0();
+    settle_initial_weights(config_, choice);
     return to_text(choice, run_dir_ != nullptr ? run_dir_->attempt() : 1);
   }));
   // Only rank 0 has the run directory; log files and folders of checkpoints carry one number.
@@ -229,6 +231,10 @@ CheckpointChoice TrainSession::prepare_on_rank_0() {
 void TrainSession::restore(const CheckpointChoice& choice) {
   if (choice.candidates.empty()) {
     make_trainer(RunState{});
+    if (!config_.model.init_from.empty()) {
+      load_initial_weights(config_, context_, trainer_->records(), world_.comm());
+      trainer_->parts().store->publish_masters();
+    }
     return;
   }
   for (const CheckpointInfo& candidate : choice.candidates) {
@@ -336,6 +342,9 @@ void TrainSession::announce() {
   plan.ranks_per_node = world_.launch().local_world_size;
   log::console(redact(config_.secrets, to_text(plan)));
   warn_if_over(plan, config_);
+  if (resumed_from_.empty() && !config_.model.init_from.empty()) {
+    log::console(fmt::format("init      weights of {}", config_.model.init_from));
+  }
   if (!resumed_from_.empty()) {
     const RunState& state = trainer_->state();
     const std::int64_t epoch_samples = parts.loader->samples_per_epoch();

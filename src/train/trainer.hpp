@@ -34,7 +34,7 @@ struct Wishes {
 /// Facts of one optimizer step, equal on all ranks unless said otherwise.
 struct StepReport {
   std::int64_t step = 0;  ///< 1-based number of this update (= state.step if not skipped)
-  double loss = 0;        ///< token mean over the global batch
+  double loss = 0;        ///< mean over the global batch, as train.loss_reduction says
   double grad_norm = 0;   ///< before clipping
   bool clipped = false;
   bool skipped = false;   ///< overflow under fp16, or non-finite under train.nonfinite: skip
@@ -84,9 +84,9 @@ struct TrainerParts : LiveModel {
   std::timed_mutex* hooks_running = nullptr;  ///< held while hooks run; may be null
 };
 
-/// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient" before the update
-/// (weights untouched; not under fp16, where overflow is expected), "too-many-skipped"; data
-/// "no-labels" for a global batch without any label.
+/// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient", "loss-spike" before
+/// the update (weights untouched; not under fp16, where overflow is expected), "too-many-skipped";
+/// data "no-labels" for a global batch without any label.
 class Trainer {
  public:
   /// `parts` as build() made them for the same `state`. Its data_fingerprint is that of the data
@@ -128,9 +128,16 @@ class Trainer {
   /// Errors: numerics as the class says; counts the skip otherwise.
   void skip_or_stop(const StepReport& report);
   void tell(std::string_view phase) const;
+  /// The loss of a step before it is reduced: this rank's sum, and what that of all is divided by.
+  struct LossSum {
+    at::Tensor sum;
+    double divisor = 1;
+  };
   /// Loss, gradient norm and whether to skip, equal on all ranks. `watch` has run since the step
-  /// began.
-  void judge(StepReport& report, const at::Tensor& loss_sum, const Stopwatch& watch);
+  /// began. Errors: numerics "loss-spike".
+  void judge(StepReport& report, const LossSum& loss, const Stopwatch& watch);
+  /// Errors: numerics "loss-spike", on all ranks.
+  void stop_at_spike(const StepReport& report) const;
   /// This rank's wishes, `seconds` after the step has begun.
   [[nodiscard]] Wishes wishes(double seconds) const;
 

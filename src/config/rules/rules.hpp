@@ -58,7 +58,7 @@ using Rule = void (*)(const RuleInput&);
 [[nodiscard]] std::span<const Rule> optimizer_rules();
 /// warmup-too-long, warmup-required, milestones-order, never-runs, unused-section.
 [[nodiscard]] std::span<const Rule> scheduler_rules();
-/// lr-too-large, never-runs, checkpoint-none, tokens-not-multiple.
+/// lr-too-large, never-runs, checkpoint-none, tokens-not-multiple, batch-ramp.
 [[nodiscard]] std::span<const Rule> schedule_rules();
 /// eval-needs-data, unused-section.
 [[nodiscard]] std::span<const Rule> usage_rules();
