@@ -25,7 +25,7 @@ std::string steps_line(const PlanReport& plan) {
     return fmt::format(
         "steps     unknown until the data is read ({} {} per step)\n", tokens, plan.unit);
   }
-  return fmt::format("steps     {}  ({} {}, {} per step{}{})\n",
+  return fmt::format("steps     {}  ({} {}, {} per {}step{}{})\n",
                      thousands(plan.total_steps),
                      thousands(plan.total_tokens),
                      plan.unit,
