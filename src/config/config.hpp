@@ -31,6 +31,7 @@ enum class RecomputeMode : std::uint8_t { none, selective, full };
 enum class NonFinite : std::uint8_t { stop, skip };
 enum class LossReduction : std::uint8_t { token, micro_batch };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
+enum class ConsoleForm : std::uint8_t { automatic, plain, json };
 
 /// YAML section `run`.
 struct RunConfig {
@@ -43,6 +44,7 @@ struct RunConfig {
       {};  ///< intra-op threads per rank; unset = auto: cores / local world size
   std::optional<double> max_time_seconds = {};  ///< of the process; unset: no limit
   std::vector<std::string> stop_signals = {"SIGTERM", "SIGUSR1"};
+  bool deterministic = false;
 };
 
 /// YAML section `model`.
@@ -169,10 +171,16 @@ struct ProfilerConfig {
   bool memory = false;
   bool trace = true;
 };
+/// Words of logging.ranks in place of a list: `zero` and `all`.
+inline constexpr std::int64_t kNoOtherRank = -1;
+inline constexpr std::int64_t kEveryRank = -2;
+
 
 /// YAML section `logging`.
 struct LoggingConfig {
   std::int64_t every_steps = 10;
+  ConsoleForm console = ConsoleForm::automatic;
+  std::vector<std::int64_t> ranks = {kNoOtherRank};  ///< or kEveryRank: that alone
   LogLevel level = LogLevel::info;
   bool tensorboard = true;
   bool csv = false;

@@ -58,6 +58,7 @@ void describe(Visitor& v, RunConfig& c) {
   v.field("name", c.name, {.help = "name of the run: up to 80 of A-Z a-z 0-9 . _ -", .derived = "stem of the configuration file"});
   v.field("output_dir", c.output_dir, {.help = "folder of everything the run writes", .form = Form::path, .derived = "runs/NAME in the working directory"});
   v.field("seed", c.seed, {.help = "base of all random numbers: initial weights, dropout, data order", .range = at_least(0), .resume = kNoted});
+  v.field("deterministic", c.deterministic, {.help = "the same program, configuration and processes give the same bits; a cpu always does, and a GPU then uses only algorithms that do"});
   v.field("device", c.device, {.help = "where tensors live; auto is cuda where the program can use a GPU, else cpu"});
   v.field("device_memory", c.device_memory, {.help = "bytes of tensors a process may hold on its device, more is out of memory; on a cpu it simulates a device of this size; unset: no limit", .form = Form::bytes, .range = kBytes});
   v.field("threads", c.threads, {.help = "computing threads per process", .range = between(1, 4096), .derived = "cores / processes on this host", .auto_word = true});
@@ -283,6 +284,8 @@ void describe(Visitor& v, ProfilerConfig& c) {
 void describe(Visitor& v, LoggingConfig& c) {
   v.field("every_steps", c.every_steps, {.help = "log every so many steps; step 1 always", .form = Form::count, .range = at_least(1)});
   v.field("level", c.level, {.help = "least severe level that is printed"});
+  v.field("console", c.console, {.help = "form of what is printed: auto, lines with colours where the terminal has them; plain, without colours; json, one object a line with the full precision of metrics.jsonl (what is said before the configuration is known, and what the launcher says of a failed process, stays text)"});
+  v.field("ranks", c.ranks, {.help = "processes besides the first that write more than warnings and errors into logs/rank-*.log: none (zero), all, or a list", .range = at_least(0), .words = kRankWords});
   v.field("tensorboard", c.tensorboard, {.help = "write event files for TensorBoard into tensorboard/"});
   v.field("csv", c.csv, {.help = "write metrics.csv as well as metrics.jsonl"});
   v.optional_section("profiler", c.profiler, {.help = "record where the time of some steps goes"});

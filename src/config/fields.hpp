@@ -64,7 +64,8 @@ struct Spec {
   std::string_view variant =
       {};  ///< only for these words of the section's `type`, with spaces between
   std::span<const std::string_view> words =
-      {};                  ///< texts a string may have; a path: besides a path
+      {};                  ///< texts a string may have; a path: besides a path; a list of whole
+                           ///< numbers: in its place, the word i for the number -1 - i alone
   std::size_t length = 0;  ///< number of items of a list; 0: any
   std::string_view single =
       {};  ///< of a section: its key that a single value in place of the mapping sets

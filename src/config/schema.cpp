@@ -88,6 +88,11 @@ Json schema_of(const std::vector<T>* /*value*/, const Spec& spec) {
     schema["minItems"] = 1;
   }
   return schema;
+  if (std::is_same_v<T, std::int64_t> && !spec.words.empty()) {
+    Json either = enum_schema(spec.words);
+    either["anyOf"].push_back(schema);
+    return either;
+  }
 }
 
 Json default_of(bool value) {
@@ -277,6 +282,9 @@ class SchemaWriter : public Visitor {
           } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double*>) {
             return spec.form == Form::duration ? Json(real_text(*value) + "s") : number(*value);
           } else {
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>,
+                                              std::vector<std::int64_t>*>) {
+            return spec.words.empty() ? default_of(*value) : Json(slot_text(slot, spec));
             return default_of(*value);
           }
         },

@@ -97,6 +97,8 @@ inline constexpr std::array<std::string_view, 2> kWords<ExportFormat> = {"none",
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<CommBackend> = {"auto", "gloo", "nccl"};
 template <>
+inline constexpr std::array<std::string_view, 3> kWords<ConsoleForm> = {"auto", "plain", "json"};
+template <>
 inline constexpr std::array<std::string_view, 5> kWords<LogLevel> = {
     "trace", "debug", "info", "warn", "error"};
 

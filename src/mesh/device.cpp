@@ -3,6 +3,8 @@
 
 #include "core/error.hpp"
 
+#include <ATen/Context.h>
+
 #include <cstdlib>
 #include <optional>
 #include <utility>
@@ -110,6 +112,16 @@ DeviceChoice choose_device(DeviceKind wanted,
   return {.device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index)),
           .gpu = gpu,
           .note = {}};
+}
+
+void set_deterministic(bool on) {
+  at::globalContext().setDeterministicAlgorithms(on, false);
+  // Memory that nobody has written is read by nobody: to fill it first would only cost time.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+bool deterministic() {
+  return at::globalContext().deterministicAlgorithms();
 }
 
 }  // namespace colossal

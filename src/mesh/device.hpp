@@ -50,6 +50,12 @@ struct DeviceChoice {
 /// products in full precision. Errors: environment "gpu-unusable" if the card cannot be had.
 void use_device(at::Device device);
 
+/// Sets run.deterministic for this process, before its first tensor operation. On a CPU all that
+/// this program does gives the same bits anyway.
+void set_deterministic(bool on);
+/// What it was set to: kernels of a GPU that could differ between two runs ask.
+[[nodiscard]] bool deterministic();
+
 /// A device as people know it: "cpu", or "cuda:0, NVIDIA H100 80GB HBM3, 79.2 GiB".
 [[nodiscard]] std::string describe_device(at::Device device);
 

@@ -99,8 +99,9 @@ void MetricsHook::on_step(Trainer& trainer, const StepReport& report) {
   if (!cadence_.due(report.step, trainer.parts().total_steps)) {
     return;
   }
-  print(trainer, report);
-  write(record(trainer, report));
+  const MetricRecord json = record(trainer, report);
+  print(trainer, report, json);
+  write(json);
   window_ = {};
 }
 
@@ -132,14 +133,16 @@ double MetricsHook::eta_seconds(const Trainer& trainer) const {
   return left * recent_sum_ / static_cast<double>(recent_.size()) * (1 + side);
 }
 
-void MetricsHook::print(const Trainer& trainer, const StepReport& report) const {
+void MetricsHook::print(const Trainer& trainer,
+                        const StepReport& report,
+                        const MetricRecord& json) const {
   const std::int64_t total = trainer.parts().total_steps;
   const auto steps = static_cast<double>(window_.steps);
   const std::string scale =
       trainer.state().loss_scale
           ? fmt::format("  scale {:g} skip {}", report.loss_scale, trainer.state().skipped)
           : "";
-  log::console(fmt::format(
+  const std::string text = fmt::format(
       "{}  loss {:.4f}  lr {:.2e}  gnorm {:.2f}{}{}  {}/s {}  {:.3g} s/step (data {:.0f}%)"
       "  mem {}  eta {}",
       console_label("step", thousands(report.step) + "/" + thousands(total), total),
@@ -153,7 +156,8 @@ void MetricsHook::print(const Trainer& trainer, const StepReport& report) const 
       window_.seconds / steps,
       100 * window_.data_seconds / window_.seconds,
       memory_text(),
-      human_duration(eta_seconds(trainer))));
+      human_duration(eta_seconds(trainer)));
+  log::console(text, json.dump());
 }
 
 MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& report) const {
@@ -188,13 +192,13 @@ MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& repor
 void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
   const std::string quality = report.accuracy ? fmt::format("acc {:.2f}%", 100 * *report.accuracy)
                                               : fmt::format("ppl {:.2f}", std::exp(report.loss));
-  log::console(fmt::format(
+  const std::string text = fmt::format(
       "{}  loss {:.4f}  {}  {}  {:.1f} s",
       console_label("eval", fmt::format("step {}", report.step), trainer.parts().total_steps),
       report.loss,
       quality,
       coverage(report),
-      report.seconds));
+      report.seconds);
   MetricRecord json = event("eval", trainer, report.step);
   json.update({{"loss", report.loss},
                {"tokens", report.tokens},
@@ -206,6 +210,7 @@ void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
   } else {
     json["ppl"] = std::exp(report.loss);
   }
+  log::console(text, json.dump());
   write(json);
 }
 

@@ -62,7 +62,8 @@ class MetricsHook : public Hook {
   };
 
   void add(const StepReport& report);
-  void print(const Trainer& trainer, const StepReport& report) const;
+  /// `json`: of record().
+  void print(const Trainer& trainer, const StepReport& report, const MetricRecord& json) const;
   [[nodiscard]] MetricRecord record(const Trainer& trainer, const StepReport& report) const;
   void write(const MetricRecord& record) const;
   [[nodiscard]] double tokens_per_second() const;

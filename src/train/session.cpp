@@ -115,7 +115,8 @@ TrainSession::~TrainSession() {
 void TrainSession::configure_log(const fs::path& folder) const {
   log::configure({.level = options_.log_level.value_or(log_level(config_.logging.level)),
                   .rank = world_.rank(),
-                  .folder = folder});
+                  .folder = folder,
+                  .keeps_info = keeps_info(config_.logging, world_.rank())});
 }
 
 int TrainSession::run() {
@@ -150,6 +151,7 @@ int TrainSession::run_all() {
                            launch.mode,
                            launch.local_world_size,
                            counted(launch.world_size, "rank")));
+  record_rank(world_);
   if (world_.device().is_cuda()) {
     log::console(fmt::format("device:   {}", describe_device(world_.device())));
   }

@@ -66,6 +66,7 @@ Launchable check_before_spawn(const TrainOptions& options) {
     return {.processes = processes, .exit_code = kConfigExit, .output_dir = {}};
   }
   const Config& config = loaded->config;
+  set_console(config.logging.console);
   Launchable launchable{
       .processes = processes, .exit_code = 0, .output_dir = config.run.output_dir};
   if (processes > 1 || options.max_restarts > 0) {  // else the one rank checks for itself

@@ -202,8 +202,10 @@ int run_connected(const Config& config,
                   const LaunchOptions& launch,
                   const std::function<int(World&)>& body,
                   const FailureListener& on_failure) {
+  set_console(config.logging.console);
   const DeviceChoice choice = take_device(config, launch);
   set_threads(config.run, launch.local_world_size);
+  set_deterministic(config.run.deterministic);
   const std::unique_ptr<World> world = World::connect(launch,
                                                       Identity{.build_id = build_id(),
                                                                .config_hash = config_hash(config),

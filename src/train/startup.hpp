@@ -35,6 +35,13 @@ namespace colossal {
 /// `validate` reads no data. Errors: data, as open_tokenizer().
 void resolve_vocabulary(Loaded& loaded);
 
+/// Gives the console of this process the form of logging.console.
+void set_console(ConsoleForm form);
+/// Whether this process writes more than warnings and errors into its log file (logging.ranks).
+[[nodiscard]] bool keeps_info(const LoggingConfig& logging, int rank);
+/// Begins the log file of a process other than the first with who it is.
+void record_rank(const World& world);
+
 /// logging.level as the log knows it.
 [[nodiscard]] log::Level log_level(LogLevel level) noexcept;
 

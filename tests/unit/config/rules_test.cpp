@@ -98,6 +98,21 @@ TEST_CASE("the vocabulary covers the tokenizer", "[config]") {
       kSynthetic, 0, {{{"model.vocab_size=2"}, ""}, {{"model.vocab_size=auto"}, "required"}});
 }
 
+TEST_CASE("ranks with a log of their own are ranks of the run", "[config]") {
+  check_rows(kSynthetic,
+             2,
+             {{{"logging.ranks=zero"}, ""},
+              {{"logging.ranks=all"}, ""},
+              {{"logging.ranks=[]"}, ""},
+              {{"logging.ranks=[1]"}, ""},
+              {{"logging.ranks=[0, 2]"}, "out-of-range"},
+              {{"logging.ranks=[-1]"}, "out-of-range"},
+              {{"logging.ranks=none"}, "bad-enum"},
+              {{"logging.ranks=1"}, "bad-enum"},
+              {{"logging.ranks=[all]"}, "bad-int"}});
+  check_rows(kSynthetic, 0, {{{"logging.ranks=[7]"}, ""}});  // nobody knows how many there are
+}
+
 TEST_CASE("weights belong to training data, whose items then never end", "[config]") {
   check_rows(kText,
              0,

@@ -265,8 +265,9 @@ TEST_CASE("the help names every key with its default", "[config]") {
       help.find(
           "data.num_samples  (count in [1, 1000000000000]; default 10000; type synthetic only)") !=
       std::string::npos);
-  CHECK(help.find("optimizer.betas  (list of 2, each number in [0, 1); default [0.9, 0.999]; "
-                  "type adamw or adam or lamb only)") != std::string::npos);
+  CHECK(help.find("optimizer.betas  (list of 2, each number in [0, 1); default: [0.9, 0.999], "
+                  "lion [0.9, 0.99]; type adamw or adam or lamb or lion only)") !=
+        std::string::npos);
   CHECK(help.find("checkpoint.resume  (auto, never, require or path; default auto)") !=
         std::string::npos);
 }
