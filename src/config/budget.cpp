@@ -28,9 +28,9 @@ double default_eps(OptimizerType type) noexcept {
     case OptimizerType::adamw:
     case OptimizerType::adam:
     case OptimizerType::sgd:
-      break;
     case OptimizerType::lion:
     case OptimizerType::adafactor:
+      break;
   }
   return 1e-8;
 }

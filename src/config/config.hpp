@@ -152,7 +152,6 @@ struct TrainConfig {
   NonFinite nonfinite = NonFinite::stop;
   std::int64_t max_skipped_steps = 50;
   std::optional<double> loss_spike = {};  ///< factor on the mean of the last losses; unset: off
-  std::optional<double> loss_spike = {};  ///< factor on the mean of the last losses; unset: off
 };
 
 /// YAML section `eval`.
@@ -171,17 +170,17 @@ struct ProfilerConfig {
   bool memory = false;
   bool trace = true;
 };
+
 /// Words of logging.ranks in place of a list: `zero` and `all`.
 inline constexpr std::int64_t kNoOtherRank = -1;
 inline constexpr std::int64_t kEveryRank = -2;
 
-
 /// YAML section `logging`.
 struct LoggingConfig {
   std::int64_t every_steps = 10;
+  LogLevel level = LogLevel::info;
   ConsoleForm console = ConsoleForm::automatic;
   std::vector<std::int64_t> ranks = {kNoOtherRank};  ///< or kEveryRank: that alone
-  LogLevel level = LogLevel::info;
   bool tensorboard = true;
   bool csv = false;
   std::optional<ProfilerConfig> profiler = {};

@@ -178,6 +178,8 @@ void describe(Visitor& v, OptimizerConfig& c) {
   v.field("trust_coefficient", c.trust_coefficient, {.help = "factor of a layer's rate, the ratio of the norms of weight and gradient", .range = above(0), .variant = "lars", .resume = kNoted});
   v.field("trust_clip", c.trust_clip, {.help = "upper bound of a layer's rate; null: none", .range = above(0), .derived = "10 (lamb), null (lars)", .null_is_value = true, .variant = "lamb lars", .resume = kNoted});
   v.field("no_adapt", c.no_adapt, {.help = "globs on names of parameters whose layer rate is 1; lars does not decay them either", .derived = "no_decay", .variant = "lamb lars", .resume = kNoted});
+  v.field("scale_parameter", c.scale_parameter, {.help = "lr is a share of the root mean square of each parameter (at least of 0.001)", .variant = "adafactor", .resume = kNoted});
+  v.field("relative_step", c.relative_step, {.help = "lr is the cap of the rate, which falls as 1 / sqrt(step)", .variant = "adafactor", .resume = kNoted});
   v.field("lr_scaling", c.lr_scaling, {.help = "scale lr with the batch: linear is lr * B / base_batch_size, sqrt is lr * sqrt(B / base_batch_size)", .resume = kNoted});
   v.field("base_batch_size", c.base_batch_size, {.help = "batch for which lr was chosen", .form = Form::count, .range = kSize, .resume = kNoted});
   v.field("state_dtype", c.state_dtype, {.help = "data type of the moments", .variant = "adamw adam lamb", .resume = kNoted});
@@ -194,8 +196,6 @@ void describe(Visitor& v, SchedulerConfig& c) {
   v.field("min_lr_ratio", c.min_lr_ratio, {.help = "lowest rate as a share of lr", .range = between(0, 1), .variant = kFloored, .resume = kNoted});
   v.field("power", c.power, {.help = "exponent of the decay; 1 is linear", .range = above(0), .variant = "polynomial", .resume = kNoted});
   v.field("step_size", c.step_size, {.help = "steps between two drops", .form = Form::count, .range = at_least(1), .required = true, .variant = "step", .resume = kNoted});
-  v.field("scale_parameter", c.scale_parameter, {.help = "lr is a share of the root mean square of each parameter (at least of 0.001)", .variant = "adafactor", .resume = kNoted});
-  v.field("relative_step", c.relative_step, {.help = "lr is the cap of the rate, which falls as 1 / sqrt(step)", .variant = "adafactor", .resume = kNoted});
   v.field("milestones", c.milestones, {.help = "steps of the drops, rising, all after the warm-up", .form = Form::count, .range = at_least(1), .required = true, .variant = "multistep", .resume = kNoted});
   v.field("gamma", c.gamma, {.help = "factor of each drop", .range = {.min = 0, .max = 1, .min_open = true}, .variant = "step multistep", .resume = kNoted});
   v.field("stable_ratio", c.stable_ratio, {.help = "share that stays at lr before the decay: of the whole run (wsd), of what follows the warm-up (flat_cosine)", .range = kFraction, .derived = "0.8 (wsd) or 0.72 (flat_cosine)", .variant = "wsd flat_cosine", .resume = kNoted});

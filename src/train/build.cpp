@@ -60,8 +60,8 @@ TrainerParts build(const Config& config,
   parts.optimizer = optimizers().make(yaml_word(config.optimizer.type), config.optimizer);
   static_cast<LiveModel&>(parts) = build_model(config, context, parts.optimizer->states());
   parts.groups = make_groups(config.optimizer, *parts.store);
-  return parts;
   parts.optimizer->prepare(parts.store->parameters(), context.mesh());
+  return parts;
 }
 
 TrainerParts build(const Config& config, const ParallelContext& context, const RunState& state) {
