@@ -180,6 +180,13 @@ void add_config(CommandLine& line, CLI::App* command, ConfigOptions& config) {
   add_overrides(command, config);
 }
 
+void add_checkpoint(CommandLine& line, CLI::App* command, std::string& checkpoint) {
+  need(
+      line,
+      command,
+      add_option(command, "--checkpoint", checkpoint, "checkpoint folder or run directory", "DIR"));
+}
+
 void add_format(CLI::App* command, bool& json) {
   command
       ->add_option_function<std::string>(

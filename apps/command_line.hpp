@@ -65,6 +65,9 @@ void add_diagnostics(CLI::App* command, bool& json);
 /// CONFIG, --config-overlay and --set.
 void add_config(CommandLine& line, CLI::App* command, ConfigOptions& config);
 
+/// --checkpoint, which the command cannot do without.
+void add_checkpoint(CommandLine& line, CLI::App* command, std::string& checkpoint);
+
 /// --format text|json; `json` is set while parsing.
 void add_format(CLI::App* command, bool& json);
 

@@ -66,13 +66,7 @@ void add_generate(CommandLine& line) {
                                   "colossal-train generate --checkpoint runs/gpt-kjv-cpu --prompt "
                                   "\"In the beginning \" --top-p 0.9");
   const auto options = std::make_shared<GenerateOptions>();
-  need(line,
-       command,
-       add_option(command,
-                  "--checkpoint",
-                  options->checkpoint,
-                  "checkpoint folder or run directory",
-                  "DIR"));
+  add_checkpoint(line, command, options->checkpoint);
   need(line,
        command,
        add_option(command,
@@ -99,13 +93,7 @@ void add_export(CommandLine& line) {
     std::string format = "safetensors";
   };
   const auto options = std::make_shared<Options>();
-  need(line,
-       command,
-       add_option(command,
-                  "--checkpoint",
-                  options->file.checkpoint,
-                  "checkpoint folder or run directory",
-                  "DIR"));
+  add_checkpoint(line, command, options->file.checkpoint);
   add_option(command, "--to", options->format, "kind of file: safetensors (default)", "KIND")
       ->check(CLI::IsMember({"safetensors"}));
   need(line,

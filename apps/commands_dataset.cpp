@@ -82,7 +82,8 @@ void add_inspect_dataset(CommandLine& line, CLI::App& parent) {
   need(line,
        command,
        command
-           ->add_option("FILE", options->inspect.files, "Megatron-LM's .bin or .idx, llm.c's .bin")
+           ->add_option(
+               "FILE", options->inspect.files, "Megatron-LM's .bin or .idx, llm.c's .bin, HDF5")
            ->type_name(""));
   add_option(command,
              "--tokenizer",

@@ -1,5 +1,6 @@
 // What can be said to the commands that use the model: train, plan, estimate, eval?
 #include "commands.hpp"
+#include "infer/exchange.hpp"
 
 #include <memory>
 
@@ -72,6 +73,9 @@ void add_train(CommandLine& line) {
       "--overwrite", options->overwrite, "start anew; an old run directory moves to NAME.old-<k>");
   command->add_flag("--dry-run", options->dry_run, "check and build everything, train no step");
   add_launch(command, options->launch);
+  command->add_flag("--use-job-deadline",
+                    options->use_job_deadline,
+                    "stop, as at run.max_time, before the Slurm job ends (SLURM_JOB_END_TIME)");
   add_restarts(command, *options);
   add_repeated(command,
                "--allow",
@@ -83,6 +87,10 @@ void add_train(CommandLine& line) {
   set_action(line, command, [&line, options] {
     options->arguments = line.arguments;
     options->log_level = line.log_level;
+    options->export_weights = [](const WeightsExport& wanted) {
+      export_weights(
+          {.checkpoint = wanted.checkpoint, .output = wanted.file, .dtype = wanted.dtype});
+    };
     return run_train(*options);
   });
 }
@@ -140,13 +148,7 @@ void add_eval(CommandLine& line) {
                                   "loss of a checkpoint on the evaluation data",
                                   "colossal-train eval --checkpoint runs/tiny-cpu --nproc 2");
   const auto options = std::make_shared<EvalOptions>();
-  need(line,
-       command,
-       add_option(command,
-                  "--checkpoint",
-                  options->checkpoint,
-                  "checkpoint folder or run directory",
-                  "DIR"));
+  add_checkpoint(line, command, options->checkpoint);
   add_option(command,
              "--config",
              options->config,
@@ -154,6 +156,7 @@ void add_eval(CommandLine& line) {
              "CONFIG");
   add_overrides(command, options->more);
   add_nproc(command, options->nproc);
+  add_launch(command, options->launch);
   set_action(line, command, [&line, options] {
     options->arguments = line.arguments;
     options->log_level = line.log_level;

@@ -18,6 +18,7 @@ const std::map<std::string, Form>& forms() {
                                                     {"tsv", Form::text},
                                                     {"json", Form::json},
                                                     {"commands", Form::commands},
+                                                    {"script", Form::script},
                                                     {"csv", Form::csv}};
   return words;
 }
@@ -48,8 +49,11 @@ void add_expand(CommandLine& line, CLI::App& parent) {
       "expand",
       "check all trials and print them: index, id, state, overrides",
       "colossal-train sweep expand configs/sweeps/lr-batch.yaml --format commands | sh");
-  const auto options = add_sweep_file(
-      line, command, {"tsv", "json", "commands"}, "tsv (default), json, or commands for a shell");
+  const auto options =
+      add_sweep_file(line,
+                     command,
+                     {"tsv", "json", "commands", "script"},
+                     "tsv (default), json, commands for a shell, or script for scripts/sweep.sh");
   set_action(line, command, [options] { return run_sweep_expand(*options); });
 }
 

@@ -133,27 +133,50 @@ configs_are_valid() {
 
 tokenizers_equal() { .venv/bin/python scripts/golden/compare_tokenizers.py; }
 
+sanitizer_build() {
+  local targets=("${sanitized[@]/#/unit_}")
+  build sanitize "${targets[@]/%/_test}"
+}
+
 sanitizers() {
-  local folder targets=()
-  for folder in "${sanitized[@]}"; do targets+=("unit_${folder}_test"); done
-  step "sanitizer build" build sanitize "${targets[@]}" || return 0
+  step "sanitizer build" sanitizer_build || return 0
   run_tests sanitize -R "^unit\.($(IFS='|' && echo "${sanitized[*]}"))$" -j "$(nproc)"
 }
 
 # What GPUs run compiles and links wherever nvcc is; objects without CUDA come from the compiler cache. It runs where a GPU is.
+cuda_can_be_built() { has_nvcc && [ -e "$(torch_folder)/lib/libtorch_cuda.so" ]; }
+
+cuda_build() {
+  local targets
+  mapfile -t targets < <(sed -n 's/^colossal_test(\([a-z]*\) KIND cuda .*/cuda_\1_test/p' tests/cuda/CMakeLists.txt)
+  configure cuda && build cuda colossal-train "${targets[@]}"
+}
+
 cuda_part() {
-  if ! has_nvcc || [ ! -e "$(torch_folder)/lib/libtorch_cuda.so" ]; then
+  if ! cuda_can_be_built; then
     echo "no nvcc, or a torch without CUDA: skipped"
     return 0
   fi
-  local targets
-  mapfile -t targets < <(sed -n 's/^colossal_test(\([a-z]*\) KIND cuda .*/cuda_\1_test/p' tests/cuda/CMakeLists.txt)
-  step "CUDA configuration" configure cuda && step "CUDA build" build cuda colossal-train "${targets[@]}" || return 0
+  step "CUDA build" cuda_build || return 0
   if has_gpu; then
     run_tests cuda -L cuda -j 1
   else
     echo "no GPU: built, not run"
   fi
+}
+
+# build_ahead: the builds of later steps, at the lowest priority, while rank and end-to-end tests wait for their processes.
+# The steps themselves build again what failed here, and show why.
+build_ahead() {
+  set -m # a process group of its own, which ends with the script
+  (
+    renice -n 19 "$BASHPID" >/dev/null
+    sanitizer_build
+    cuda_can_be_built && cuda_build
+  ) >build/ahead.log 2>&1 &
+  ahead=$!
+  set +m
+  trap 'kill -- "-$ahead" 2>/dev/null' EXIT
 }
 
 quick() {
@@ -176,6 +199,7 @@ everything() {
   step "build" build cpu || return
   heading "unit and golden tests"
   run_tests cpu -L 'unit|golden' -j 2
+  build_ahead
   heading "rank tests"
   run_tests cpu -L ranks -j 1
   heading "end-to-end tests"
@@ -187,6 +211,7 @@ everything() {
   step "schema of sweeps" sweep_schema_is_fresh
   step "key reference" keys_are_fresh
   configs_are_valid
+  wait "$ahead"
   heading "address and undefined-behaviour sanitizers"
   sanitizers
   heading "CUDA"

@@ -3,6 +3,8 @@
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+# shellcheck source=scripts/wait.sh
+. "$(dirname "${BASH_SOURCE[0]}")/wait.sh"
 
 usage() {
   cat <<'USAGE'
@@ -68,20 +70,11 @@ prompt_of() { [ ! -r "$1" ] || sed -n 's/^# sample: *//p' "$1" | head -n 1; }
 # run_stoppable COMMAND...: runs it, hands it the signals that this script gets (once, and not ignored as background
 # jobs otherwise have them), and returns its exit code.
 run_stoppable() {
-  local child code=0
+  local code=0
+  hold HUP INT QUIT TERM USR1 USR2
   set -m
   "$@" &
-  child=$!
-  local name
-  for name in HUP INT QUIT TERM USR1 USR2; do
-    # shellcheck disable=SC2064
-    trap "kill -$name $child 2>/dev/null" "$name"
-  done
-  wait "$child" || code=$?
-  while kill -0 "$child" 2>/dev/null; do
-    code=0
-    wait "$child" || code=$?
-  done
+  await $! || code=$?
   trap - HUP INT QUIT TERM USR1 USR2
   set +m
   return "$code"

@@ -4,7 +4,8 @@
 
 An independent implementation in plain PyTorch, fp64 on the CPU. For each variant: the model's
 options (attributes), weights (fp32-representable), tokens, labels (-100: no loss), logits, the summed
-loss, all gradients, and ten AdamW steps (loss and gradient norm of each, final weights).
+loss, all gradients, for some both once more with label smoothing, and ten AdamW steps (loss and gradient norm of
+each, final weights).
 
     python scripts/golden/gpt.py            # needs torch, numpy, h5py; rewrites the fixture
 """
@@ -20,6 +21,8 @@ import torch.nn.functional as F
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "fixtures" / "gpt.h5"
 BATCH, STEPS = 3, 10
+SMOOTHING = 0.15
+SMOOTHED = ("default", "gqa_swiglu_untied_padded")  # a tied and a padded head
 ADAMW = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "clip": 1.0}
 BASE = {
     "num_layers": 2, "hidden_size": 16, "num_heads": 4, "num_kv_heads": 4, "ffn_hidden_size": 32,
@@ -102,8 +105,19 @@ def logits_of(o, w, tokens):
     return F.linear(norm(x, "norm"), head)
 
 
-def loss_sum(logits, labels):
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum")
+def loss_sum(logits, labels, smoothing=0.0):
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum",
+                           label_smoothing=smoothing)
+
+
+def record_smoothed(group, weights, logits_with, labels):
+    """The loss with label smoothing, and its gradients."""
+    leaves = {name: value.clone().requires_grad_() for name, value in weights.items()}
+    loss = loss_sum(logits_with(leaves), labels, SMOOTHING)
+    loss.backward()
+    note(group, {"label_smoothing": SMOOTHING})
+    store(group, {"loss_sum": loss.detach()})
+    store(group.create_group("grads"), {name: value.grad for name, value in leaves.items()})
 
 
 def train(o, weights, tokens, labels):
@@ -155,6 +169,8 @@ def record(group, o, seed):
                   "loss_sum": loss.detach()})
     store(group.create_group("weights"), {k: v.float() for k, v in weights.items()})
     store(group.create_group("grads"), {k: v.grad for k, v in leaves.items()})
+    if group.name[1:] in SMOOTHED:
+        record_smoothed(group.create_group("smoothed"), weights, lambda w: logits_of(o, w, tokens), labels)
     adamw = group.create_group("adamw")
     note(adamw, ADAMW)
     adamw["losses"], adamw["grad_norms"] = np.array(losses), np.array(norms)

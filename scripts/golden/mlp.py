@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # What does PyTorch compute for tiny multi-layer perceptrons? Records tests/golden/fixtures/mlp.h5.
 """For each variant: sizes (attributes), weights (fp32-representable), features, labels (-100: no loss), logits, the
-summed loss, the number of rows classified right and all gradients, in fp64 on the CPU; and ten steps each of AdamW and
+summed loss, the number of rows classified right and all gradients, in fp64 on the CPU, loss and gradients once more with
+label smoothing; and ten steps each of AdamW and
 of SGD with Nesterov momentum (loss and gradient norm of each step, final weights).
 
     python scripts/golden/mlp.py            # needs torch, numpy, h5py; rewrites the fixture
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from gpt import OUT as GPT_OUT, note, store
+from gpt import OUT as GPT_OUT, note, record_smoothed, store
 
 OUT = GPT_OUT.with_name("mlp.h5")
 BATCH = 9
@@ -82,6 +83,8 @@ def record(group, sizes, seed):
                   "logits": logits.detach(), "loss_sum": loss.detach()})
     store(group.create_group("weights"), weights)
     store(group.create_group("grads"), {name: value.grad for name, value in leaves.items()})
+    record_smoothed(group.create_group("smoothed"), {name: value.double() for name, value in weights.items()},
+                    lambda w: logits_of(w, len(layers), features.double()), labels)
     for name in OPTIMIZERS:
         train(group.create_group(name), name, weights, features, labels)
 

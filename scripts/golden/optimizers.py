@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# What do twelve steps of PyTorch's optimizers, and of the LAMB and LARS of layerwise.py, give? Records the fixture of
+# What do twelve steps of PyTorch's optimizers, and of those in layerwise.py and lion_adafactor.py, give? Records the fixture of
 # tests/golden/optimizers_test.cpp: two parameter groups of different rate, decayed and undecayed tensors, clipping by the
 # global norm, cosine schedule with warm-up. Run: scripts/golden/optimizers.py
 import json
@@ -7,6 +7,7 @@ import pathlib
 
 import torch
 from layerwise import Lamb, Lars
+from lion_adafactor import Adafactor, Lion, check_against_torch
 
 FIXTURE = pathlib.Path(__file__).parents[2] / "tests/golden/fixtures/optimizers.json"
 SHAPES = {"embed.weight": [7, 3], "norm.weight": [5], "mlp.weight": [5, 13], "mlp.bias": [13]}
@@ -29,6 +30,10 @@ CASES = {
     "lars unscaled": (Lars, {"type": "lars", **LARS, "momentum_mode": "unscaled", "trust_clip": 0.04}),
     "larc with nesterov": (Lars, {"type": "lars", **LARS, "momentum_mode": "larc", "nesterov": True}),
     "lars without momentum": (Lars, {"type": "lars", **LARS, "momentum": 0.0, "momentum_mode": "scaled", "adapt_all": True}),
+    "lion": (Lion, {"type": "lion", "betas": [0.9, 0.99]}),
+    "lion with other betas": (Lion, {"type": "lion", "betas": [0.95, 0.6]}),
+    "adafactor": (Adafactor, {"type": "adafactor", "scale_parameter": True, "relative_step": False}),
+    "adafactor with a rate of its own": (Adafactor, {"type": "adafactor", "scale_parameter": False, "relative_step": False}),
 }
 
 
@@ -82,6 +87,7 @@ def main():
     start = {name: torch.randn(shape, dtype=torch.float64) for name, shape in SHAPES.items()}
     grads = [{name: torch.randn_like(value) * (0.05 if step % 3 == 0 else 1.0) for name, value in start.items()}
              for step in range(STEPS)]
+    check_against_torch(start, grads)
     schedule = rates()
     config = {"lr": LR, "warmup_steps": WARMUP, "min_lr_ratio": FLOOR, "clip": CLIP, "weight_decay": DECAY, "group": GROUP}
     cases = [{"name": name, "optimizer": options, "steps": run(make, options, start, grads, schedule)}

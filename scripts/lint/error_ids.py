@@ -27,7 +27,7 @@ BY_CALL = (
 # A log line that carries its id as text, at its end as messages of the program do ("... [output-finished]") or at its
 # start ("[loss-scale-min] step ...").
 IN_TEXT = re.compile(r'\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]"|"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]')
-LOG_CALL = re.compile(r"\blog::(\w+)\s*\([^()]*$")
+REPORT = re.compile(r"\blog::(\w+)\s*\(|\b(?:print|puts)\s*\(|\b(note|warning)\s*=(?!=)")
 
 
 # What no test can produce, and why not.
@@ -66,13 +66,19 @@ def found_in(text):
             if ID.fullmatch(first):
                 yield kind, first.strip('"')
     for match in IN_TEXT.finditer(text):
-        yield severity_before(code, match.start()), match.group(1) or match.group(2)
+        kind = severity_before(code, match.start())
+        if kind:
+            yield kind, match.group(1) or match.group(2)
 
 
 def severity_before(code, at):
-    """What the log call that a text is an argument of makes of it: a warning, or a note."""
-    call = LOG_CALL.search(code[code.rfind(";", 0, at) + 1 : at])
-    return "warning" if call and call.group(1) in ("warn", "error") else "note"
+    """What becomes of a text: a warning or a note by the log call or the member that takes it; None where it only quotes
+    the id of an error, as tables and comments do."""
+    begin = max(code.rfind(mark, 0, at) for mark in ";}")
+    report = REPORT.search(code[begin + 1 : at])
+    if report is None:
+        return None
+    return "warning" if report.group(1) in ("warn", "error") or report.group(2) == "warning" else "note"
 
 
 def catalogue(lint):

@@ -8,8 +8,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,26 +50,70 @@ struct RunState {
   std::int64_t skipped = 0;                  ///< skipped updates so far
   std::int64_t attempt = 1;                  ///< times this run directory was started
   std::optional<LossScale> loss_scale = {};  ///< fp16 only
+  std::vector<double> recent_losses = {};    ///< of the last steps, with train.loss_spike
   std::string config_yaml;                   ///< resolved configuration
   std::string data_fingerprint;
   std::string build_id;
-  bool weights_only = false;  ///< initial weights of a run, no optimizer state and no position
+  bool weights_only = false;  ///< no optimizer state, nothing to go on from
+  /// What was measured of exactly these weights: "eval/loss". Finite values only.
+  std::map<std::string, double> metrics = {};
   bool operator==(const RunState&) const = default;
 };
 
-/// How a checkpoint is kept: the number of newest complete ones, and the suffix of the temporary
-/// folder.
-struct SaveOptions {
-  std::int64_t keep_last = 2;
-  std::int64_t attempt = 1;
+/// Which of all checkpoints is the best one.
+struct BestRule {
+  std::string metric;    ///< of RunState::metrics; checkpoints without it are no candidates
+  bool highest = false;  ///< else the lowest value is best; of equal ones the newest
 };
 
-/// Writes step-XXXXXXXX under `root` atomically: temporary folder, rank files fsynced, barrier,
-/// rank 0 writes index.h5 and manifest.json, renames, replaces `latest` (or warns that it cannot),
-/// removes older checkpoints and leftovers. Collective over `world`; host memory grows by at most
-/// one box. Returns the bytes of all files. Errors (on every rank): checkpoint "checkpoint-write"
-/// naming file and cause, the temporary folder is removed, older checkpoints stay; internal
-/// "checkpoint-record" or "checkpoint-coverage" if the records are not the boxes of whole tensors.
+/// How a checkpoint is written, and which ones stay beside it.
+struct SaveOptions {
+  std::int64_t keep_last = 2;                   ///< newest complete ones
+  std::int64_t attempt = 1;                     ///< suffix of the temporary folder
+  std::optional<std::int64_t> keep_every = {};  ///< steps that it divides stay for good
+  std::optional<BestRule> keep_best = {};       ///< the best one stays as well
+  bool checksum = true;                         ///< a CRC-32C of every box
+};
+
+/// One save in three parts, so that the slow one can be done beside other work. Writes
+/// step-XXXXXXXX under `root` atomically: temporary folder, rank files fsynced, then rank 0 writes
+/// index.h5 and manifest.json, renames, replaces `latest` (or warns that it cannot), removes older
+/// checkpoints and leftovers.
+class CheckpointWriter {
+ public:
+  /// Makes the temporary folder. Collective over `world`. Errors (on every rank): checkpoint
+  /// "checkpoint-write".
+  CheckpointWriter(std::filesystem::path root, RunState state, Comm world, SaveOptions options);
+  /// Without a commit() nothing stays behind.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Writes this rank's file and flushes it; host memory grows by at most one box. On any thread,
+  /// but nothing else may use HDF5 meanwhile. What fails is thrown by commit().
+  void write(std::span<const TensorRecord> tensors) noexcept;
+  /// After write() has returned: collective over `world`, on the thread of its collectives. Returns
+  /// the bytes of all files. Errors (on every rank): checkpoint "checkpoint-write" naming file and
+  /// cause, the temporary folder is removed, older checkpoints stay; internal "checkpoint-record"
+  /// or "checkpoint-coverage" if the records are not the boxes of whole tensors.
+  std::int64_t commit();
+
+  /// What the checkpoint will say of the run.
+  [[nodiscard]] const RunState& state() const noexcept { return state_; }
+
+ private:
+  struct Temporary;
+
+  std::filesystem::path root_;
+  RunState state_;
+  Comm world_;
+  SaveOptions options_;
+  std::unique_ptr<Temporary> temporary_;  ///< rank 0 only
+  std::string table_;                     ///< what write() has written
+  std::exception_ptr failure_;
+};
+
+/// All parts of a CheckpointWriter at once; its errors. Collective over `world`.
 std::int64_t save_checkpoint(const std::filesystem::path& root,
                              const RunState& state,
                              std::span<const TensorRecord> tensors,
@@ -74,13 +121,13 @@ std::int64_t save_checkpoint(const std::filesystem::path& root,
                              const SaveOptions& options);
 
 /// Reads every region of every record from the rank files named in the manifest, checking
-/// checksums; floating point types are converted. A stored tensor is unexpected if no rank asks for
-/// it although some rank asks for another one of its top-level group ("model", "optim"). Collective
-/// over `world`: if one rank fails, all throw. Host memory grows by the boxes of one tensor.
-/// Errors: checkpoint "checkpoint-missing-tensor", "checkpoint-unexpected-tensor" (first ten
-/// names), "checkpoint-shape" (first tensor, both shapes), "checkpoint-dtype" (integer against
-/// floating point), "checkpoint-checksum" (tensor and file), "checkpoint-incomplete" (file),
-/// "checkpoint-version".
+/// checksums where there are any; floating point types are converted. A stored tensor is unexpected
+/// if no rank asks for it although some rank asks for another one of its top-level group ("model",
+/// "optim"). Collective over `world`: if one rank fails, all throw. Host memory grows by the boxes
+/// of one tensor. Errors: checkpoint "checkpoint-missing-tensor", "checkpoint-unexpected-tensor"
+/// (first ten names), "checkpoint-shape" (first tensor, both shapes), "checkpoint-dtype" (integer
+/// against floating point), "checkpoint-checksum" (tensor and file), "checkpoint-incomplete"
+/// (file), "checkpoint-version".
 void load_tensors(const std::filesystem::path& checkpoint,
                   std::span<TensorRecord> into,
                   const Comm& world);
@@ -88,6 +135,16 @@ void load_tensors(const std::filesystem::path& checkpoint,
 /// The manifest's run state, without touching tensors. Errors: checkpoint "checkpoint-incomplete",
 /// "checkpoint-version".
 [[nodiscard]] RunState read_state(const std::filesystem::path& checkpoint);
+
+/// A tensor of a checkpoint.
+struct TensorInfo {
+  std::string name;
+  Shape global;
+  at::ScalarType dtype = at::kFloat;
+};
+
+/// What a checkpoint holds, by name. Errors: those of read_state().
+[[nodiscard]] std::vector<TensorInfo> list_tensors(const std::filesystem::path& checkpoint);
 
 /// One checkpoint folder as found on disk.
 struct CheckpointInfo {

@@ -8,7 +8,7 @@
 namespace colossal {
 
 Hdf5Info hdf5_info() {
-  detail::prepare_library();
+  prepare_hdf5();
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;

@@ -194,6 +194,15 @@ std::string differences_text(const Differences& found) {
                             counted(found.num_equal, "tensor has", "tensors have"));
 }
 
+/// What was measured of these weights; empty if nothing was.
+std::string metrics_line(const RunState& state) {
+  std::string text;
+  for (const auto& [name, value] : state.metrics) {
+    text += fmt::format("{}{} {:.6g}", text.empty() ? "metrics     " : ", ", name, value);
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 std::string as_text(const Report& report) {
   const auto& [opened, options, verified_boxes, differences] = report;
   const Manifest& manifest = opened.manifest;
@@ -218,12 +227,18 @@ std::string as_text(const Report& report) {
       num_elements(manifest),
       state.build_id,
       state.data_fingerprint);
+  text += metrics_line(state);
   if (options.tensors) {
     text += tensors_text(manifest);
   }
   if (options.verify) {
-    text += fmt::format("verified    {}, every checksum is right\n",
-                        counted(verified_boxes, "box", "boxes"));
+    const std::size_t unchecked = detail::count_unchecked(manifest);
+    text += fmt::format(
+        "verified    {}, {}\n",
+        counted(verified_boxes, "box", "boxes"),
+        unchecked == 0
+            ? "every checksum is right"
+            : fmt::format("{} of them without a checksum: readable, nothing more", unchecked));
   }
   return differences ? text + differences_text(*differences) : text;
 }
@@ -242,6 +257,7 @@ std::string as_json(const Report& report) {
   }
   if (options.verify) {
     json["verified_boxes"] = verified_boxes;
+    json["unchecked_boxes"] = detail::count_unchecked(manifest);
   }
   if (differences) {
     Json values = Json::object();

@@ -65,6 +65,28 @@ std::string list_damage(const std::vector<CheckpointInfo>& damaged) {
   return text;
 }
 
+/// The step of the best checkpoint by what their manifests say, so that a resumed run goes on
+/// comparing with those before it; nothing without a rule or a value.
+std::optional<std::int64_t> best_of(const std::vector<CheckpointInfo>& complete,
+                                    const std::optional<BestRule>& rule) {
+  std::optional<std::int64_t> best;
+  double best_value = 0;
+  for (const CheckpointInfo& info : complete) {
+    const std::map<std::string, double> metrics =
+        rule ? read_state(info.path).metrics : std::map<std::string, double>();
+    const auto found = rule ? metrics.find(rule->metric) : metrics.end();
+    if (found == metrics.end()) {
+      continue;
+    }
+    const double value = rule->highest ? -found->second : found->second;
+    if (!best || value <= best_value) {
+      best = info.step;
+      best_value = value;
+    }
+  }
+  return best;
+}
+
 void remove_or_warn(const fs::path& folder) {
   if (!detail::remove_folder(folder)) {
     log::warn("[checkpoint] cannot remove {}: its space stays in use", folder.string());
@@ -94,18 +116,21 @@ std::optional<std::int64_t> step_of(std::string_view folder) noexcept {
   return whole ? std::optional(step) : std::nullopt;
 }
 
-void remove_old(const fs::path& root, std::int64_t saved, std::int64_t keep_last) {
+void remove_old(const fs::path& root, std::int64_t saved, const SaveOptions& options) {
   std::vector<CheckpointInfo> complete = list_checkpoints(root);
   std::erase_if(complete, [](const CheckpointInfo& info) { return !info.complete; });
-  const std::size_t kept = std::min(complete.size(), static_cast<std::size_t>(keep_last));
+  const std::optional<std::int64_t> best = best_of(complete, options.keep_best);
+  const std::size_t kept = std::min(complete.size(), static_cast<std::size_t>(options.keep_last));
   complete.resize(complete.size() - kept);
+  std::erase_if(complete, [&](const CheckpointInfo& info) {
+    const bool for_good = options.keep_every && info.step % *options.keep_every == 0;
+    return info.step == saved || for_good || info.step == best;
+  });
   for (const CheckpointInfo& info : complete) {
     // Renamed first: a removal that is cut short must not look like a damaged checkpoint.
     const fs::path leaving = root / fmt::format("{}{}old", folder_name(info.step), kTemporary);
     std::error_code error;
-    if (info.step != saved) {
-      fs::rename(info.path, leaving, error);
-    }
+    fs::rename(info.path, leaving, error);
     if (error) {
       log::warn("[checkpoint] cannot remove {}: {}", info.path.string(), error.message());
     }

@@ -198,6 +198,14 @@ void load_tensors(const fs::path& checkpoint, std::span<TensorRecord> into, cons
   }));
 }
 
+std::vector<TensorInfo> list_tensors(const fs::path& checkpoint) {
+  std::vector<TensorInfo> tensors;
+  for (StoredTensor& stored : detail::read_manifest(checkpoint).tensors) {
+    tensors.push_back({std::move(stored.name), std::move(stored.global), stored.dtype});
+  }
+  return tensors;
+}
+
 RunState read_state(const fs::path& checkpoint) {
   return detail::read_manifest(checkpoint).state;
 }

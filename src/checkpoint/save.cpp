@@ -15,6 +15,7 @@
 
 #include <map>
 #include <system_error>
+#include <utility>
 
 namespace colossal {
 namespace {
@@ -24,31 +25,16 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kWrite = "checkpoint-write";
 
-struct Paths {
-  fs::path root;
-  fs::path temporary;
-  fs::path final;
-};
-
-/// Removes whatever is at the temporary path in the end: a failed save, or the replaced checkpoint
-/// after a good one.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const fs::path& path) : path_(path) {}
-  ~TemporaryFolder() { detail::remove_folder(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
- private:
-  const fs::path& path_;
-};
-
 void make_folder(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) {
     detail::fail_write(path, error.value(), error.message());
   }
+}
+
+fs::path temporary_path(const fs::path& root, const RunState& state, const SaveOptions& options) {
+  return root / detail::temporary_name(state.step, options.attempt);
 }
 
 std::string table_text(const detail::RankTable& table) {
@@ -116,58 +102,97 @@ detail::Manifest make_manifest(const RunState& state, const std::vector<std::str
 
 /// Makes `latest` name a checkpoint that is complete and durable already. Nothing is loaded by that
 /// file, so a failure must not turn a good save into a failed one.
-void point_latest(const Paths& paths, std::int64_t step) {
+void point_latest(const fs::path& root, const fs::path& checkpoint, std::int64_t step) {
   try {
-    detail::write_text(paths.root / "latest", fmt::format("{}\n", step));
+    detail::write_text(root / "latest", fmt::format("{}\n", step));
   } catch (const Error& error) {
     log::warn("[checkpoint] {} is complete, but `latest` does not name it: {}",
-              paths.final.string(),
+              checkpoint.string(),
               error.what());
   }
 }
 
 /// Index, manifest, rename, `latest`, retention: rank 0, after every rank file is on disk.
-std::int64_t commit(const Paths& paths, detail::Manifest manifest, const SaveOptions& options) {
-  manifest.files.push_back(detail::write_index(paths.temporary, manifest));
-  detail::write_text(paths.temporary / detail::kManifestName, detail::to_text(manifest));
-  detail::sync_to_disk(paths.temporary);
-  detail::move_into_place(paths.temporary, paths.final);
-  detail::sync_to_disk(paths.root);
-  point_latest(paths, manifest.state.step);
-  detail::remove_old(paths.root, manifest.state.step, options.keep_last);
-  return detail::total_bytes(paths.final, manifest);
+std::int64_t publish(const fs::path& root, detail::Manifest manifest, const SaveOptions& options) {
+  const std::int64_t step = manifest.state.step;
+  const fs::path temporary = temporary_path(root, manifest.state, options);
+  const fs::path final = root / detail::folder_name(step);
+  manifest.files.push_back(detail::write_index(temporary, manifest));
+  detail::write_text(temporary / detail::kManifestName, detail::to_text(manifest));
+  detail::sync_to_disk(temporary);
+  detail::move_into_place(temporary, final);
+  detail::sync_to_disk(root);
+  point_latest(root, final, step);
+  detail::remove_old(root, step, options);
+  return detail::total_bytes(final, manifest);
 }
 
 }  // namespace
+
+/// Removes whatever is at the temporary path in the end: a failed save, or the replaced checkpoint
+/// after a good one.
+struct CheckpointWriter::Temporary {
+  explicit Temporary(fs::path folder) : path(std::move(folder)) {}
+  ~Temporary() { detail::remove_folder(path); }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+
+  fs::path path;
+};
+
+CheckpointWriter::CheckpointWriter(fs::path root, RunState state, Comm world, SaveOptions options)
+    : root_(std::move(root)),
+      state_(std::move(state)),
+      world_(std::move(world)),
+      options_(std::move(options)) {
+  static_cast<void>(detail::agree(world_, kWrite, [&] {
+    if (world_.rank() == 0) {
+      const fs::path folder = temporary_path(root_, state_, options_);
+      temporary_ = std::make_unique<Temporary>(folder);
+      make_folder(root_);
+      detail::remove_folder(folder);
+      make_folder(folder);
+    }
+    return std::string();
+  }));
+}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::write(std::span<const TensorRecord> tensors) noexcept {
+  try {
+    detail::check_records(tensors);
+    table_ = table_text(detail::write_rank_file(
+        temporary_path(root_, state_, options_), world_.rank(), tensors, options_.checksum));
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+std::int64_t CheckpointWriter::commit() {
+  const std::vector<std::string> tables = detail::agree(world_, kWrite, [&] {
+    if (failure_) {
+      std::rethrow_exception(failure_);
+    }
+    return table_;
+  });
+  const std::vector<std::string> bytes = detail::agree(world_, kWrite, [&] {
+    return world_.rank() == 0
+               ? std::to_string(publish(root_, make_manifest(state_, tables), options_))
+               : std::string();
+  });
+  temporary_.reset();
+  return std::stoll(bytes.front());
+}
 
 std::int64_t save_checkpoint(const fs::path& root,
                              const RunState& state,
                              std::span<const TensorRecord> tensors,
                              const Comm& world,
                              const SaveOptions& options) {
-  detail::check_records(tensors);
-  const bool leader = world.rank() == 0;
-  const Paths paths{root,
-                    root / detail::temporary_name(state.step, options.attempt),
-                    root / detail::folder_name(state.step)};
-  std::optional<TemporaryFolder> temporary;
-  static_cast<void>(detail::agree(world, kWrite, [&] {
-    if (leader) {
-      temporary.emplace(paths.temporary);
-      make_folder(root);
-      detail::remove_folder(paths.temporary);
-      make_folder(paths.temporary);
-    }
-    return std::string();
-  }));
-  const std::vector<std::string> tables = detail::agree(world, kWrite, [&] {
-    return table_text(detail::write_rank_file(paths.temporary, world.rank(), tensors));
-  });
-  const std::vector<std::string> bytes = detail::agree(world, kWrite, [&] {
-    return leader ? std::to_string(commit(paths, make_manifest(state, tables), options))
-                  : std::string();
-  });
-  return std::stoll(bytes.front());
+  CheckpointWriter writer(root, state, world, options);
+  writer.write(tensors);
+  return writer.commit();
 }
 
 }  // namespace colossal

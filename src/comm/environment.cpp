@@ -11,10 +11,10 @@
 namespace colossal {
 namespace {
 
+using detail::kMostRanks;
 using detail::variable;
 using detail::VariableReader;
 
-constexpr int kMostRanks = 1'000'000;
 constexpr int kMostRestarts = 1'000'000;
 constexpr int kLargestPort = 65535;
 constexpr std::string_view kFilePrefix = "file:";

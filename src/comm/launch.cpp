@@ -129,11 +129,11 @@ std::string explain_code(int code) {
 detail::Failure failure_of(const ChildExit& exit, std::string_view last_line) {
   detail::Failure failure{detail::kLauncherRank, exit.rank, exit.code, "peer-lost", ""};
   failure.text = fmt::format("rank {} {} without a message", exit.rank, describe_exit(exit.code));
-  constexpr std::string_view kMark = "error: ";
+  const std::size_t begin = log::error_message_at(last_line);
   const std::size_t open = last_line.rfind(" [");
-  if (last_line.starts_with(kMark) && last_line.ends_with("]") && open != std::string_view::npos &&
-      exit.code < kSignalExit) {
-    failure.text = last_line.substr(kMark.size(), open - kMark.size());
+  if (begin != std::string_view::npos && last_line.ends_with("]") &&
+      open != std::string_view::npos && open >= begin && exit.code < kSignalExit) {
+    failure.text = last_line.substr(begin, open - begin);
     failure.id = last_line.substr(open + 2, last_line.size() - open - 3);
   }
   return failure;

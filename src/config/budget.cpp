@@ -1,4 +1,5 @@
 // How long are a run and its warm-up in optimizer steps, and how large is the padded vocabulary?
+#include "config/batch_sizes.hpp"
 #include "config/config.hpp"
 #include "config/schedule.hpp"
 #include "core/error.hpp"
@@ -27,6 +28,8 @@ double default_eps(OptimizerType type) noexcept {
     case OptimizerType::adamw:
     case OptimizerType::adam:
     case OptimizerType::sgd:
+    case OptimizerType::lion:
+    case OptimizerType::adafactor:
       break;
   }
   return 1e-8;
@@ -52,19 +55,23 @@ std::int64_t total_steps(const Config& config, std::int64_t train_samples) {
         "unknown-batch",
         "total_steps needs the global batch size, which is unknown before the world size is");
   if (train.samples) {
-    return ceil_div(*train.samples, train.global_batch_size);
+    return BatchSizes(train).steps_to(*train.samples);
   }
   if (train.tokens) {
-    return ceil_div(*train.tokens, train.global_batch_size * config.data.seq_length);
+    return BatchSizes(train).steps_to(ceil_div(*train.tokens, config.data.seq_length));
   }
   check(train_samples > 0 && train.epochs.has_value(),
         ErrorKind::internal,
         "unknown-epoch",
         "total_steps needs the size of the training set for train.epochs");
-  const double steps_per_epoch =  // exact where an epoch has whole batches only
-      static_cast<double>(train_samples) / static_cast<double>(train.global_batch_size);
   // 1.1 epochs of 50 steps are 55 steps, although the product of the doubles is above 55.
   constexpr double kRounding = 1e-9;
+  if (train.batch_ramp) {
+    const double samples = *train.epochs * static_cast<double>(train_samples) * (1 - kRounding);
+    return BatchSizes(train).steps_to(static_cast<std::int64_t>(std::ceil(samples)));
+  }
+  const double steps_per_epoch =  // exact where an epoch has whole batches only
+      static_cast<double>(train_samples) / static_cast<double>(train.global_batch_size);
   return static_cast<std::int64_t>(std::ceil(*train.epochs * steps_per_epoch * (1 - kRounding)));
 }
 

@@ -2,6 +2,7 @@
 // (config-and-cli section 2).
 #pragma once
 
+#include "config/checkpoint_config.hpp"
 #include "config/optimizer_config.hpp"
 #include "config/parallel_config.hpp"
 
@@ -19,7 +20,7 @@ enum class ModelType : std::uint8_t { gpt, mlp };
 enum class ActivationKind : std::uint8_t { gelu, gelu_tanh, relu, swiglu };
 enum class AttentionKind : std::uint8_t { automatic, math };
 enum class DataType : std::uint8_t { text, synthetic, tokens };
-enum class TokenFormat : std::uint8_t { automatic, megatron, llmc };
+enum class TokenFormat : std::uint8_t { automatic, megatron, llmc, hdf5 };
 enum class Packing : std::uint8_t { concat, greedy, pad };
 enum class LastBatch : std::uint8_t { drop, pad, wrap };
 enum class DataValidation : std::uint8_t { header, full, none };
@@ -29,7 +30,9 @@ enum class GradDtype : std::uint8_t { automatic, fp32, same };
 enum class RecomputeMode : std::uint8_t { none, selective, full };
 enum class NonFinite : std::uint8_t { stop, skip };
 enum class CudaGraph : std::uint8_t { automatic, on, off };
+enum class LossReduction : std::uint8_t { token, micro_batch };
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error };
+enum class ConsoleForm : std::uint8_t { automatic, plain, json };
 
 /// YAML section `run`.
 struct RunConfig {
@@ -67,6 +70,7 @@ struct ModelConfig {
   std::vector<std::int64_t> layers = {};  ///< mlp only: widths of the hidden layers
   std::int64_t in_features = 0;           ///< mlp only
   std::int64_t out_features = 0;          ///< mlp only
+  std::string init_from;  ///< weights to begin with: a checkpoint or a .safetensors; empty: random
 };
 
 /// YAML section `data.tokenizer`.
@@ -121,6 +125,13 @@ struct ActivationCheckpointConfig {
   std::vector<std::string> recompute = {"gelu", "norm"};  ///< selective only
 };
 
+/// YAML section `train.batch_ramp`: the global batch grows to train.global_batch_size.
+struct BatchRampConfig {
+  std::int64_t start = 0;      ///< samples of the first step
+  std::int64_t increment = 0;  ///< samples by which it grows
+  std::int64_t samples = 0;    ///< consumed until it is full
+};
+
 /// YAML section `train`.
 struct TrainConfig {
   std::optional<std::int64_t> steps = {};  ///< exactly one of steps, epochs, tokens, samples
@@ -131,22 +142,18 @@ struct TrainConfig {
       0;  ///< derived when absent, as the next two (config-and-cli 5.2)
   std::int64_t micro_batch_size = 0;
   std::int64_t gradient_accumulation = 0;
+  std::optional<BatchRampConfig> batch_ramp = {};
   Precision precision = Precision::fp32;
   GradDtype grad_dtype = GradDtype::automatic;
+  LossReduction loss_reduction = LossReduction::token;
   std::optional<LossScaleConfig> loss_scale = {};  ///< fp16 only; unset there: the defaults
   ActivationCheckpointConfig activation_checkpoint;
   double clip_grad_norm = 0;  ///< 0: off
+  double label_smoothing = 0;
   NonFinite nonfinite = NonFinite::stop;
   std::int64_t max_skipped_steps = 50;
   CudaGraph cuda_graph = CudaGraph::automatic;
-};
-
-/// YAML section `checkpoint`.
-struct CheckpointConfig {
-  std::optional<std::int64_t> every_steps = {};
-  bool at_end = true;
-  std::int64_t keep_last = 2;
-  std::string resume = "auto";  ///< auto, never, require, or a checkpoint directory
+  std::optional<double> loss_spike = {};  ///< factor on the mean of the last losses; unset: off
 };
 
 /// YAML section `eval`.
@@ -166,10 +173,16 @@ struct ProfilerConfig {
   bool trace = true;
 };
 
+/// Words of logging.ranks in place of a list: `zero` and `all`.
+inline constexpr std::int64_t kNoOtherRank = -1;
+inline constexpr std::int64_t kEveryRank = -2;
+
 /// YAML section `logging`.
 struct LoggingConfig {
   std::int64_t every_steps = 10;
   LogLevel level = LogLevel::info;
+  ConsoleForm console = ConsoleForm::automatic;
+  std::vector<std::int64_t> ranks = {kNoOtherRank};  ///< or kEveryRank: that alone
   bool tensorboard = true;
   bool csv = false;
   std::optional<ProfilerConfig> profiler = {};
@@ -204,7 +217,8 @@ struct Config {
 [[nodiscard]] double default_eps(OptimizerType type) noexcept;
 
 /// Optimizer steps of the whole run. `train_samples`: size of one epoch of the training set (needed
-/// for epochs only; 0 = unknown). Token and sample budgets round up to whole steps. Errors:
+/// for epochs only; 0 = unknown). Token and sample budgets round up to whole steps; steps of a
+/// train.batch_ramp count as they are. Errors:
 /// internal if epochs is set and `train_samples` is 0.
 [[nodiscard]] std::int64_t total_steps(const Config& config, std::int64_t train_samples);
 

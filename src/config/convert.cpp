@@ -252,8 +252,25 @@ void read(const Node& node, const Target& target, std::optional<T>& value) {
   }
 }
 
+/// A word in place of a list of whole numbers, see Spec::words.
+void read_list_word(const Node& node, const Target& target, std::vector<std::int64_t>& values) {
+  const auto& words = target.spec.words;
+  const auto found = std::find(words.begin(), words.end(), node.text);
+  if (found == words.end()) {
+    refuse_word(node, target, words);
+    return;
+  }
+  values = {-1 - (found - words.begin())};
+}
+
 template <class T>
 void read(const Node& node, const Target& target, std::vector<T>& values) {
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    if (node.kind == Node::Kind::scalar && !target.spec.words.empty()) {
+      read_list_word(node, target, values);
+      return;
+    }
+  }
   if (node.kind != Node::Kind::list) {
     target.fail(node,
                 {"wrong-type",

@@ -143,6 +143,10 @@ void fill_optimizer(OptimizerConfig& optimizer, Origins& origins) {
     optimizer.eps = default_eps(optimizer.type);
     origins.derive("optimizer.eps", "optimizer.type");
   }
+  if (!origins.given("optimizer.betas")) {
+    optimizer.betas = {0.9, optimizer.type == OptimizerType::lion ? 0.99 : 0.999};
+    origins.derive("optimizer.betas", "optimizer.type");
+  }
   const bool lamb = optimizer.type == OptimizerType::lamb;
   if (lamb) {
     optimizer.bias_correction = lamb_correction(optimizer.bias_correction);

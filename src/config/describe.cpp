@@ -31,6 +31,10 @@ constexpr std::string_view kFloored =
     "linear cosine polynomial step multistep inverse_sqrt wsd flat_cosine";
 constexpr std::array<std::string_view, 4> kRecomputed = {"gelu", "norm", "attention", "mlp"};
 constexpr std::array<std::string_view, 2> kStopSignals = {"SIGTERM", "SIGUSR1"};
+constexpr std::array<std::string_view, 4> kBestMetrics = {
+    "train/loss", "eval/loss", "eval/ppl", "eval/accuracy"};
+/// In the order of kNoOtherRank and kEveryRank.
+constexpr std::array<std::string_view, 2> kRankWords = {"zero", "all"};
 constexpr std::array<std::string_view, 3> kResumeWords = {"auto", "never", "require"};
 
 }  // namespace
@@ -54,12 +58,12 @@ void describe(Visitor& v, RunConfig& c) {
   v.field("name", c.name, {.help = "name of the run: up to 80 of A-Z a-z 0-9 . _ -", .derived = "stem of the configuration file"});
   v.field("output_dir", c.output_dir, {.help = "folder of everything the run writes", .form = Form::path, .derived = "runs/NAME in the working directory"});
   v.field("seed", c.seed, {.help = "base of all random numbers: initial weights, dropout, data order", .range = at_least(0), .resume = kNoted});
-  v.field("deterministic", c.deterministic, {.help = "GPU only, where it costs speed: losses of two runs are equal to the last bit; on a cpu they always are"});
+  v.field("deterministic", c.deterministic, {.help = "the same program, configuration and processes give the same bits; a cpu always does, and a GPU then uses only algorithms that do, and is a little slower"});
   v.field("device", c.device, {.help = "where tensors live; auto is cuda where the program can use a GPU, else cpu"});
   v.field("device_memory", c.device_memory, {.help = "bytes of tensors a process may hold on its device, more is out of memory; on a cpu it simulates a device of this size; unset: no limit", .form = Form::bytes, .range = kBytes});
   v.field("threads", c.threads, {.help = "computing threads per process", .range = between(1, 4096), .derived = "cores / processes on this host", .auto_word = true});
   v.field("max_time", c.max_time_seconds, {.help = "longest time of a start: ends it with a checkpoint and exit code 75 while there is still time to save; unset: no limit", .form = Form::duration, .range = kWait});
-  v.field("stop_signals", c.stop_signals, {.help = "signals that end the run after its step with a checkpoint and exit code 75, as SIGHUP and, with checkpoint.every_steps, SIGINT do; any other ends it at once", .words = kStopSignals});
+  v.field("stop_signals", c.stop_signals, {.help = "signals that end the run after its step with a checkpoint and exit code 75, as SIGHUP and, with checkpoint.every_steps or every_time, SIGINT do; any other ends it at once", .words = kStopSignals});
 }
 
 void describe(Visitor& v, ModelConfig& c) {
@@ -83,6 +87,7 @@ void describe(Visitor& v, ModelConfig& c) {
   v.field("layers", c.layers, {.help = "widths of the hidden layers", .range = kSize, .required = true, .variant = "mlp", .resume = kMustMatch});
   v.field("in_features", c.in_features, {.help = "features of a row", .range = kSize, .required = true, .variant = "mlp", .resume = kMustMatch});
   v.field("out_features", c.out_features, {.help = "classes", .range = between(2, 1e9), .required = true, .variant = "mlp", .resume = kMustMatch});
+  v.field("init_from", c.init_from, {.help = "weights that a new run begins with: a checkpoint, a run folder or a .safetensors file; names, shapes and the function of the model must match; once the run has a checkpoint of its own, that comes first", .form = Form::path});
 }
 
 void describe(Visitor& v, TokenizerConfig& c) {
@@ -91,10 +96,10 @@ void describe(Visitor& v, TokenizerConfig& c) {
 }
 
 void describe(Visitor& v, DataConfig& c) {
-  v.field("type", c.type, {.help = "text: files of UTF-8 text; tokens: files of token ids, of Megatron-LM or llm.c; synthetic: generated token ids (for an mlp: features and classes), no files", .required = true, .resume = kMustMatch});
+  v.field("type", c.type, {.help = "text: files of UTF-8 text; tokens: files of token ids, of Megatron-LM, llm.c or in HDF5; synthetic: generated token ids (for an mlp: features and classes), no files", .required = true, .resume = kMustMatch});
   v.field("train", c.train, {.help = "training files or globs, in order; an item may be {path, weight}: with any weight, samples are drawn from the items by weight (default 1)", .form = Form::path, .required = true, .variant = "text tokens"});
   v.field("eval", c.eval, {.help = "evaluation files or globs, in order", .form = Form::path, .variant = "text tokens"});
-  v.field("format", c.format, {.help = "format of token files; auto: megatron if an .idx lies beside the file, else by magic number", .variant = "tokens"});
+  v.field("format", c.format, {.help = "format of token files; auto: megatron if an .idx lies beside the file, else by magic number; hdf5: a dataset `tokens` of whole numbers without filters, and `doc_offsets` (where documents begin, and the end) if documents matter", .variant = "tokens"});
   v.optional_section("tokenizer", c.tokenizer, {.help = "how text becomes token ids", .required = true, .variant = "text", .resume = kMustMatch});
   v.field("seq_length", c.seq_length, {.help = "tokens per sample; not for an mlp, whose samples are rows of features", .form = Form::count, .range = kSize, .derived = "1 for an mlp, else required", .resume = kMustMatch});
   v.field("packing", c.packing, {.help = "concat: all documents in a row, cut every seq_length tokens; greedy: several whole documents a sample; pad: one document a sample", .variant = "text tokens", .resume = kMustMatch});
@@ -103,7 +108,7 @@ void describe(Visitor& v, DataConfig& c) {
   v.field("last_batch", c.last_batch, {.help = "the end of an epoch that fills no global batch: drop it, pad it with samples without weight, or wrap into the next epoch", .resume = kMustMatch});
   v.field("workers", c.workers, {.help = "loader threads per process", .range = between(0, 1024)});
   v.field("prefetch", c.prefetch, {.help = "micro-batches prepared ahead", .range = between(1, 4096)});
-  v.field("validate", c.validate, {.help = "checks of token files before the first step: header, also every id (full), or sizes only (none)", .variant = "tokens"});
+  v.field("validate", c.validate, {.help = "checks of token files before the first step: header, also every id (full), or sizes only (none); an id outside the vocabulary that only reading meets ends the run before its step, with exit code 4, file and byte", .variant = "tokens"});
   v.field("num_samples", c.num_samples, {.help = "size of the synthetic data set", .form = Form::count, .range = between(1, 1e12), .variant = "synthetic", .resume = kMustMatch});
 }
 
@@ -124,6 +129,12 @@ void describe(Visitor& v, ActivationCheckpointConfig& c) {
   v.field("recompute", c.recompute, {.help = "selective only: operations that run again in backward", .words = kRecomputed});
 }
 
+void describe(Visitor& v, BatchRampConfig& c) {
+  v.field("start", c.start, {.help = "samples of the first step", .form = Form::count, .range = kSize, .required = true, .resume = ResumeClass::allow});
+  v.field("increment", c.increment, {.help = "samples by which a step grows", .form = Form::count, .range = kSize, .required = true, .resume = ResumeClass::allow});
+  v.field("samples", c.samples, {.help = "samples until steps are of global_batch_size, in equal parts for each size before", .form = Form::count, .range = kSize, .required = true, .resume = ResumeClass::allow});
+}
+
 void describe(Visitor& v, TrainConfig& c) {
   v.field("steps", c.steps, {.help = "length of the run in optimizer steps", .form = Form::count, .range = kBudget, .resume = kNoted});
   v.field("epochs", c.epochs, {.help = "length of the run in passes over the training data", .range = {.min = 0, .max = 1e6, .min_open = true}, .resume = kNoted});
@@ -133,14 +144,18 @@ void describe(Visitor& v, TrainConfig& c) {
   v.field("global_batch_size", c.global_batch_size, {.help = "samples per optimizer step over all processes", .form = Form::count, .range = kSize, .derived = "data * micro_batch_size * gradient_accumulation", .resume = ResumeClass::allow});
   v.field("micro_batch_size", c.micro_batch_size, {.help = "samples per data-parallel replica per forward pass", .form = Form::count, .range = kSize, .derived = "global_batch_size / (data * gradient_accumulation)"});
   v.field("gradient_accumulation", c.gradient_accumulation, {.help = "micro-batches per optimizer step", .range = kSize, .derived = "global_batch_size / (data * micro_batch_size), or 1"});
+  v.optional_section("batch_ramp", c.batch_ramp, {.help = "steps that grow from start to global_batch_size by more gradient accumulation; the learning rate is that of the full batch"});
   v.field("precision", c.precision, {.help = "data type of weights and arithmetic; bf16 and fp16 keep fp32 master weights"});
   v.field("grad_dtype", c.grad_dtype, {.help = "data type of accumulated gradients; auto: fp32 if gradient_accumulation > 1, else as the weights"});
+  v.field("loss_reduction", c.loss_reduction, {.help = "token: mean over the labelled tokens of the step; micro_batch: mean of the means of its micro-batches, which depends on their size where numbers of labels differ; evaluation is always by token", .resume = kNoted});
   v.optional_section("loss_scale", c.loss_scale, {.help = "fp16 only: dynamic scale of the loss; a number: constant scale", .single = "init", .single_with = "growth=1 backoff=1"});
   v.section("activation_checkpoint", c.activation_checkpoint, {.help = "what backward computes again instead of keeping it; a mapping without mode is full", .single = "mode", .mapping_with = "mode=full"});
   v.field("clip_grad_norm", c.clip_grad_norm, {.help = "largest L2 norm of the gradient; 0 is off", .range = at_least(0), .resume = kNoted});
+  v.field("label_smoothing", c.label_smoothing, {.help = "share of each target that is spread over all classes (of a vocabulary: without its padding); evaluation does not smooth", .range = kFraction, .resume = kNoted});
   v.field("nonfinite", c.nonfinite, {.help = "on a non-finite loss or gradient norm: stop with exit code 7, or skip the update", .resume = kNoted});
   v.field("max_skipped_steps", c.max_skipped_steps, {.help = "consecutive skipped steps before the run stops with exit code 7", .range = at_least(0)});
   v.field("cuda_graph", c.cuda_graph, {.help = "give forward and backward to a GPU by one call, recorded in earlier steps, where steps are alike and one process computes; auto: where the host would be busy for more than 15 % of a step"});
+  v.field("loss_spike", c.loss_spike, {.help = "stop with exit code 7, before the update, when the loss exceeds so many times the mean of the last 100 steps; unset: never", .range = above(1), .resume = kNoted});
 }
 
 void describe(Visitor& v, OptimizerGroup& c) {
@@ -152,9 +167,9 @@ void describe(Visitor& v, OptimizerGroup& c) {
 void describe(Visitor& v, OptimizerConfig& c) {
   v.field("type", c.type, {.help = "update rule", .required = true, .resume = kMustMatch});
   v.field("lr", c.lr, {.help = "peak learning rate", .range = above(0), .required = true, .resume = kNoted});
-  v.field("weight_decay", c.weight_decay, {.help = "weight decay: decoupled from the gradient with adamw and lamb, added to it (L2) with adam, sgd and lars", .range = at_least(0), .resume = kNoted});
+  v.field("weight_decay", c.weight_decay, {.help = "weight decay: decoupled from the gradient with adamw, lamb, lion and adafactor, added to it (L2) with adam, sgd and lars", .range = at_least(0), .resume = kNoted});
   v.field("no_decay", c.no_decay, {.help = "globs on names of parameters without weight decay", .resume = kNoted});
-  v.field("betas", c.betas, {.help = "decay rates of the two moments", .range = kFraction, .variant = "adamw adam lamb", .length = 2, .resume = kNoted});
+  v.field("betas", c.betas, {.help = "decay rates of the two moments; lion: share of the momentum in a step, and its decay rate", .range = kFraction, .derived = "[0.9, 0.999], lion [0.9, 0.99]", .variant = "adamw adam lamb lion", .length = 2, .resume = kNoted});
   v.field("eps", c.eps, {.help = "added to the root of the second moment; lars: to the norms", .range = at_least(0), .derived = "1e-8, lamb 1e-6, lars 1e-9", .variant = "adamw adam lamb lars", .resume = kNoted});
   v.field("eps_inside_sqrt", c.eps_inside_sqrt, {.help = "add eps under the root", .variant = "adamw adam lamb", .resume = kNoted});
   v.field("bias_correction", c.bias_correction, {.help = "divide the moments by 1 - beta^t; lamb: moments (as true), lr (scale the rate instead), none (as false)", .variant = "adamw adam lamb", .resume = kNoted});
@@ -164,6 +179,8 @@ void describe(Visitor& v, OptimizerConfig& c) {
   v.field("trust_coefficient", c.trust_coefficient, {.help = "factor of a layer's rate, the ratio of the norms of weight and gradient", .range = above(0), .variant = "lars", .resume = kNoted});
   v.field("trust_clip", c.trust_clip, {.help = "upper bound of a layer's rate; null: none", .range = above(0), .derived = "10 (lamb), null (lars)", .null_is_value = true, .variant = "lamb lars", .resume = kNoted});
   v.field("no_adapt", c.no_adapt, {.help = "globs on names of parameters whose layer rate is 1; lars does not decay them either", .derived = "no_decay", .variant = "lamb lars", .resume = kNoted});
+  v.field("scale_parameter", c.scale_parameter, {.help = "lr is a share of the root mean square of each parameter (at least of 0.001)", .variant = "adafactor", .resume = kNoted});
+  v.field("relative_step", c.relative_step, {.help = "lr is the cap of the rate, which falls as 1 / sqrt(step)", .variant = "adafactor", .resume = kNoted});
   v.field("lr_scaling", c.lr_scaling, {.help = "scale lr with the batch: linear is lr * B / base_batch_size, sqrt is lr * sqrt(B / base_batch_size)", .resume = kNoted});
   v.field("base_batch_size", c.base_batch_size, {.help = "batch for which lr was chosen", .form = Form::count, .range = kSize, .resume = kNoted});
   v.field("state_dtype", c.state_dtype, {.help = "data type of the moments", .variant = "adamw adam lamb", .resume = kNoted});
@@ -231,11 +248,23 @@ void describe(Visitor& v, ParallelConfig& c) {
   v.section("comm", c.comm, {.help = "communication between processes"});
 }
 
+void describe(Visitor& v, KeepBestConfig& c) {
+  v.field("metric", c.metric, {.help = "which number of the metrics, measured at the very step that is saved: train/loss of its batch, eval/loss, eval/ppl (gpt) or eval/accuracy (mlp)", .required = true, .words = kBestMetrics});
+  v.field("mode", c.mode, {.help = "min: the lowest is best, of losses and ppl; max: the highest, of accuracy"});
+}
+
 void describe(Visitor& v, CheckpointConfig& c) {
   v.field("every_steps", c.every_steps, {.help = "save every so many steps", .form = Form::count, .range = at_least(1)});
+  v.field("every_time", c.every_time_seconds, {.help = "save after the first step that ends so long after the last save, by the clock of rank 0; beside every_steps or alone", .form = Form::duration, .range = kWait});
   v.field("at_end", c.at_end, {.help = "save after the last step"});
   v.field("keep_last", c.keep_last, {.help = "number of newest complete checkpoints kept", .range = at_least(1)});
+  v.field("keep_every", c.keep_every, {.help = "checkpoints of steps that this divides are never removed", .form = Form::count, .range = at_least(1)});
+  v.optional_section("keep_best", c.keep_best, {.help = "keep the best checkpoint as well; only those of steps at which the metric was measured count"});
+  v.field("async", c.async, {.help = "copy the state to host memory and write it beside training; the next save waits for the one under way; the last save does not"});
   v.field("resume", c.resume, {.help = "auto: newest complete checkpoint if any; never; require; or a checkpoint folder", .form = Form::path, .words = kResumeWords});
+  v.field("content", c.content, {.help = "full: all that a run needs to go on; weights: those alone, for eval, generate and export: a run that is stopped cannot go on"});
+  v.field("checksum", c.checksum, {.help = "store a CRC-32C of every dataset, which loading compares; false: damage inside of a file is not found"});
+  v.field("export_at_end", c.export_at_end, {.help = "write the final weights to export/ of the run, as the command export does, in fp32 (fp64 after training in it)"});
 }
 
 void describe(Visitor& v, EvalConfig& c) {
@@ -256,6 +285,8 @@ void describe(Visitor& v, ProfilerConfig& c) {
 void describe(Visitor& v, LoggingConfig& c) {
   v.field("every_steps", c.every_steps, {.help = "log every so many steps; step 1 always", .form = Form::count, .range = at_least(1)});
   v.field("level", c.level, {.help = "least severe level that is printed"});
+  v.field("console", c.console, {.help = "form of what is printed: auto, lines with colours where the terminal has them; plain, without colours; json, one object a line with the full precision of metrics.jsonl (what is said before the configuration is known, and what the launcher says of a failed process, stays text)"});
+  v.field("ranks", c.ranks, {.help = "processes besides the first that write more than warnings and errors into logs/rank-*.log: none (zero), all, or a list", .range = at_least(0), .words = kRankWords});
   v.field("tensorboard", c.tensorboard, {.help = "write event files for TensorBoard into tensorboard/"});
   v.field("csv", c.csv, {.help = "write metrics.csv as well as metrics.jsonl"});
   v.optional_section("profiler", c.profiler, {.help = "record where the time of some steps goes"});

@@ -64,7 +64,8 @@ struct Spec {
   std::string_view variant =
       {};  ///< only for these words of the section's `type`, with spaces between
   std::span<const std::string_view> words =
-      {};                  ///< texts a string may have; a path: besides a path
+      {};                  ///< texts a string may have; a path: besides a path; a list of whole
+                           ///< numbers: in its place, the word i for the number -1 - i alone
   std::size_t length = 0;  ///< number of items of a list; 0: any
   std::string_view single =
       {};  ///< of a section: its key that a single value in place of the mapping sets
@@ -191,6 +192,7 @@ void describe(Visitor& v, TokenizerConfig& c);
 void describe(Visitor& v, DataConfig& c);
 void describe(Visitor& v, LossScaleConfig& c);
 void describe(Visitor& v, ActivationCheckpointConfig& c);
+void describe(Visitor& v, BatchRampConfig& c);
 void describe(Visitor& v, TrainConfig& c);
 void describe(Visitor& v, OptimizerGroup& c);
 void describe(Visitor& v, OptimizerConfig& c);
@@ -200,6 +202,7 @@ void describe(Visitor& v, NvmeConfig& c);
 void describe(Visitor& v, GeminiConfig& c);
 void describe(Visitor& v, CommConfig& c);
 void describe(Visitor& v, ParallelConfig& c);
+void describe(Visitor& v, KeepBestConfig& c);
 void describe(Visitor& v, CheckpointConfig& c);
 void describe(Visitor& v, EvalConfig& c);
 void describe(Visitor& v, LoggingConfig& c);

@@ -122,6 +122,11 @@ std::string text_of(const DataSource& value, const Spec& spec) {
 
 template <class T>
 std::string text_of(const std::vector<T>& values, const Spec& spec) {
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    if (!spec.words.empty() && !values.empty() && values.front() < 0) {
+      return std::string(spec.words[static_cast<std::size_t>(-1 - values.front())]);
+    }
+  }
   std::string text = "[";
   for (const T& value : values) {
     text += (text.size() > 1 ? ", " : "") + text_of(value, spec);

@@ -50,7 +50,10 @@ struct TypeWord {
   template <class T>
   std::string operator()(const std::vector<T>* /*value*/) const {
     const T* none = nullptr;
-    const std::string items = spec.length == 0 ? "list" : fmt::format("list of {}", spec.length);
+    const std::string either =
+        std::is_same_v<T, std::int64_t> && !spec.words.empty() ? join(spec.words) + " or " : "";
+    const std::string items =
+        either + (spec.length == 0 ? "list" : fmt::format("list of {}", spec.length));
     return fmt::format("{}, each {}", items, (*this)(none));
   }
 };

@@ -9,6 +9,7 @@
 #include "config/origins.hpp"
 #include "config/overrides.hpp"
 #include "config/rules/rules.hpp"
+#include "core/system.hpp"
 
 #include <fmt/format.h>
 
@@ -28,6 +29,7 @@ void finish(Loaded& loaded, Origins& origins, const DeriveInput& input, Report& 
     check_rules({loaded.config, origins, input, report});
   }
   loaded.origins.insert(origins.values().begin(), origins.values().end());
+  loaded.sections.insert(origins.sections().begin(), origins.sections().end());
 }
 
 /// Adds to each diagnostic the values that `${...}` inserted at its key, and hides secrets.
@@ -52,6 +54,11 @@ void name_sources(std::vector<Diagnostic>& items,
 struct Source {
   const std::filesystem::path& yaml;
   std::optional<std::string_view> text = std::nullopt;
+
+  /// The default name of the run.
+  [[nodiscard]] std::string stem() const {
+    return yaml == kStdinName ? "stdin" : yaml.stem().string();
+  }
 };
 
 /// Phases P0 to P5; each runs only if no earlier one found an error.
@@ -67,8 +74,7 @@ void run_phases(const Source& source, const LoadOptions& options, Loaded& loaded
     return;
   }
   loaded.layers = layers_of(*root);
-  const Interpolated inserted =
-      interpolate(*root, {source.yaml.stem().string(), options.run_time}, report);
+  const Interpolated inserted = interpolate(*root, {source.stem(), options.run_time}, report);
   loaded.uses_run_time = inserted.uses_run_time;
   Origins origins;
   if (!report.has_errors()) {
@@ -76,10 +82,7 @@ void run_phases(const Source& source, const LoadOptions& options, Loaded& loaded
   }
   loaded.config.secrets.values = inserted.secrets;
   if (!report.has_errors()) {
-    finish(loaded,
-           origins,
-           {source.yaml.stem().string(), options.world_size, options.world_origin},
-           report);
+    finish(loaded, origins, {source.stem(), options.world_size, options.world_origin}, report);
   }
   name_sources(report.items(), inserted, loaded.config.secrets);
 }
@@ -123,6 +126,18 @@ Loaded run(const Source& source, const LoadOptions& options) {
   return loaded;
 }
 
+/// What is said of a standard input that cannot be read.
+Loaded unreadable_stdin() {
+  Loaded loaded;
+  Report report;
+  Origin origin;
+  origin.file = kStdinName;
+  report.error("file-not-readable", "", origin, "standard input cannot be read").fix =
+      "pipe or redirect a YAML file into it";
+  loaded.diagnostics = std::move(report.items());
+  return loaded;
+}
+
 }  // namespace
 
 void settle(std::vector<Diagnostic>& items, const std::string& main_file) {
@@ -153,6 +168,10 @@ std::string redact(const Secrets& secrets, std::string text) {
 }
 
 Loaded load(const std::filesystem::path& yaml, const LoadOptions& options) {
+  if (yaml == "-") {
+    const std::optional<std::string>& text = stdin_text();
+    return text ? load_text(*text, detail::kStdinName, options) : detail::unreadable_stdin();
+  }
   return detail::run({.yaml = yaml}, options);
 }
 

@@ -72,6 +72,8 @@ struct LoadOptions {
 struct Loaded {
   /// By key path: where each value comes from. Absent: the schema default.
   std::map<std::string, Origin> origins;
+  /// By path: where each mapping that a file has begins.
+  std::map<std::string, Origin> sections;
   /// By key path: what every layer wrote, lowest first, before `${...}` was replaced.
   std::map<std::string, std::vector<Related>> layers;
   bool uses_run_time = false;  ///< ${run.time} is used
@@ -81,8 +83,9 @@ struct Loaded {
   [[nodiscard]] bool has_errors() const;  ///< any diagnostic that is not a warning
 };
 
-/// Reads, composes (extends, --set), checks and derives. Pure: depends on the files and options
-/// only. Never throws for bad user input: that becomes diagnostics.
+/// Reads, composes (extends, --set), checks and derives; "-" is standard input, whose relative
+/// paths start at the working directory. Pure: depends on the files and options only. Never throws
+/// for bad user input: that becomes diagnostics.
 [[nodiscard]] Loaded load(const std::filesystem::path& yaml, const LoadOptions& options = {});
 
 /// `text` with every value of a secret environment variable (of at least 3 characters) replaced by
@@ -98,6 +101,15 @@ struct Loaded {
 /// The rules about the length of a run once the data have said it (train.epochs): what load() could
 /// not find yet. `loaded` has no errors; `steps` is the length.
 [[nodiscard]] std::vector<Diagnostic> check_length(const Loaded& loaded, std::int64_t steps);
+
+/// What people are shown of a key whose value turned out to be wrong after load().
+struct KeyPlace {
+  std::string place;  ///< "a.yaml:3:7", "--set#1", or "<default>" if nobody wrote it or its section
+  std::string lines;  ///< its source line with a caret, and `key PATH = VALUE (place)`
+};
+
+/// Where the value of `key` was written; `loaded` has no errors.
+[[nodiscard]] KeyPlace place_of(const Loaded& loaded, std::string_view key);
 
 /// How diagnostics are told: to people, the same with the codes of colours, or to programs.
 enum class DiagnosticForm : std::uint8_t { text, colored, json };

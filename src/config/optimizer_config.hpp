@@ -9,7 +9,7 @@
 
 namespace colossal {
 /// Words of these sections.
-enum class OptimizerType : std::uint8_t { adamw, adam, sgd, lamb, lars };
+enum class OptimizerType : std::uint8_t { adamw, adam, sgd, lamb, lars, lion, adafactor };
 enum class BiasCorrection : std::uint8_t { on, off, moments, lr, none };
 enum class MomentumMode : std::uint8_t { scaled, unscaled, larc };
 enum class LrScaling : std::uint8_t { none, linear, sqrt };
@@ -43,8 +43,8 @@ struct OptimizerConfig {
   std::vector<std::string> no_decay = {"*.bias", "*norm*"};
   bool no_decay_given =
       false;  ///< not a key: the user wrote no_decay, so an unused pattern is an error
-  std::vector<double> betas = {0.9, 0.999};
-  std::optional<double> eps = {};  ///< unset: default_eps(type)
+  std::vector<double> betas = {0.9, 0.999};  ///< lion: derived [0.9, 0.99]
+  std::optional<double> eps = {};            ///< unset: default_eps(type)
   bool eps_inside_sqrt = false;
   BiasCorrection bias_correction = BiasCorrection::on;  ///< lamb: moments, lr or none
   double momentum = 0.9;                                ///< sgd and lars
@@ -53,6 +53,8 @@ struct OptimizerConfig {
   double trust_coefficient = 0.001;                     ///< lars only
   std::optional<double> trust_clip = {};                ///< lamb and lars; unset: no bound
   std::vector<std::string> no_adapt = {};               ///< lamb and lars; derived: no_decay
+  bool scale_parameter = true;                          ///< adafactor only
+  bool relative_step = false;                           ///< adafactor only
   LrScaling lr_scaling = LrScaling::none;
   std::optional<std::int64_t> base_batch_size = {};
   StateDtype state_dtype = StateDtype::fp32;

@@ -30,6 +30,10 @@ class Origins {
 
   /// All recorded values by path.
   [[nodiscard]] const std::map<std::string, Origin, std::less<>>& values() const { return values_; }
+  /// All recorded mappings by path.
+  [[nodiscard]] const std::map<std::string, Origin, std::less<>>& sections() const {
+    return sections_;
+  }
 
  private:
   std::map<std::string, Origin, std::less<>> values_;

@@ -13,6 +13,7 @@
 #include <map>
 #include <sstream>
 #include <unordered_map>
+#include <utility>
 
 namespace colossal::detail {
 namespace {
@@ -239,11 +240,27 @@ std::string syntax_fix(const YAML::Exception& problem, std::string_view line) {
              : "check the indentation and punctuation here and on the line before";
 }
 
+/// Whether the parser gets beyond a place in `text`.
+bool gets_beyond(const YAML::Mark& place, const std::string& text) {
+  Report ignored;
+  Builder builder({}, ignored);
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::Exception& problem) {
+    return std::pair(problem.mark.line, problem.mark.column) > std::pair(place.line, place.column);
+  }
+  return true;
+}
+
 void report_syntax(const YAML::Exception& problem,
                    std::string_view text,
                    const Origin& base,
                    Report& report) {
-  if (report_slip_near(text, problem.mark.line + 1, base, report)) {
+  const auto helps = [&](const std::string& mended) { return gets_beyond(problem.mark, mended); };
+  if (report_slip_near(text, problem.mark.line + 1, base, helps, report)) {
     return;
   }
   Origin origin = base;

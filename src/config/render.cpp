@@ -1,15 +1,18 @@
 // How does a diagnostic look to a human (config-and-cli section 4)?
+#include "config/flatten.hpp"
 #include "config/load.hpp"
 #include "config/scan.hpp"
 #include "config/tree.hpp"
 #include "core/color.hpp"
+#include "core/system.hpp"
 #include "core/text.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
+#include <sstream>
+#include <system_error>
 
 namespace colossal {
 namespace {
@@ -30,7 +33,9 @@ class Sources {
 
  private:
   static void read(const std::string& file, std::vector<std::string>& lines) {
-    std::ifstream stream(file, std::ios::binary);
+    std::error_code ignored;
+    std::istringstream stream(file == detail::kStdinName ? stdin_text().value_or("")
+                                                         : read_file(file, ignored).value_or(""));
     for (std::string text; std::getline(stream, text);) {
       if (lines.empty() && text.starts_with("\xEF\xBB\xBF")) {
         text.erase(0, 3);
@@ -135,7 +140,8 @@ class Brush {
 
 std::string source_lines(const Diagnostic& item, Sources& sources, const Brush& brush) {
   const Origin& origin = item.origin;
-  if (origin.line <= 0 || origin.file.starts_with("--") || origin.file.starts_with("<")) {
+  const bool named = origin.file.starts_with("--") || origin.file.starts_with("<");
+  if (origin.line <= 0 || (named && origin.file != detail::kStdinName)) {
     return "";
   }
   const std::string& whole = sources.line(origin.file, origin.line);
@@ -170,26 +176,51 @@ std::string key_line(const char* word,
   return fmt::format("  {:<5} {:<34} ({})\n", word, assignment, detail::place(origin));
 }
 
-std::string render_one(const Diagnostic& item, Sources& sources, const Brush& brush) {
-  const std::string word = std::string(detail::severity_word(item.severity)) + ":";
-  std::string text = fmt::format("{}: {} {} [{}]\n",
-                                 detail::place(item.origin),
-                                 brush(word, item.severity),
-                                 shortened(item.message, kLongestMessage),
-                                 item.id);
-  text += source_lines(item, sources, brush);
+/// The lines below the first one that show what is at fault.
+std::string shown_place(const Diagnostic& item, Sources& sources, const Brush& brush) {
+  std::string text = source_lines(item, sources, brush);
   for (const std::string& from : item.origin.included_from) {
     text += fmt::format("  {:<5} included from {}\n", "in", from);
   }
   if (!item.path.empty()) {
     text += key_line("key", item.path, item.value, item.origin);
   }
+  return text;
+}
+
+std::string render_one(const Diagnostic& item, Sources& sources, const Brush& brush) {
+  const std::string word = std::string(detail::severity_word(item.severity)) + ":";
+  std::string text = fmt::format("{}: {} {} [{}]\n{}",
+                                 detail::place(item.origin),
+                                 brush(word, item.severity),
+                                 shortened(item.message, kLongestMessage),
+                                 item.id,
+                                 shown_place(item, sources, brush));
   for (const Related& related : item.related) {
     text += key_line("with", related.path, related.value, related.origin);
   }
   text += item.why.empty() ? "" : fmt::format("  {:<5} {}\n", "why", item.why);
   text += item.fix.empty() ? "" : fmt::format("  {:<5} {}\n", "fix", item.fix);
   return text;
+}
+
+/// Where a value was written, else the nearest section of its path that a file has.
+Origin origin_of(const Loaded& loaded, std::string path) {
+  const auto value = loaded.origins.find(path);
+  if (value != loaded.origins.end() && !value->second.file.starts_with("derived(")) {
+    return value->second;
+  }
+  while (!path.empty()) {
+    const std::size_t dot = path.rfind('.');
+    path.resize(dot == std::string::npos ? 0 : dot);
+    const auto section = loaded.sections.find(path);  // that of "" is the whole file
+    if (section != loaded.sections.end()) {
+      return section->second;
+    }
+  }
+  Origin unwritten;
+  unwritten.file = "<default>";
+  return unwritten;
 }
 
 /// "3 errors, 1 warning"
@@ -208,6 +239,17 @@ std::string summary(std::span<const Diagnostic> diagnostics) {
 }
 
 }  // namespace
+
+KeyPlace place_of(const Loaded& loaded, std::string_view key) {
+  Diagnostic item;
+  item.path = key;
+  item.origin = origin_of(loaded, item.path);
+  for (const detail::FlatField& field : detail::flatten(loaded.config)) {
+    item.value = field.path == key ? redact(loaded.config.secrets, field.text) : item.value;
+  }
+  Sources sources;
+  return {detail::place(item.origin), shown_place(item, sources, Brush(false))};
+}
 
 DiagnosticForm diagnostic_form(bool json, int stream) {
   if (json) {

@@ -1,8 +1,7 @@
 // How do diagnostics look to a program (config-and-cli 4.9)?
 #include "config/explain.hpp"
 #include "config/tree.hpp"
-
-#include <nlohmann/json.hpp>
+#include "core/json.hpp"
 
 namespace colossal {
 namespace {

@@ -1,14 +1,15 @@
 // How does the field registry become a JSON Schema (draft-07) for editors and tools?
 #include "config/fields.hpp"
+#include "config/flatten.hpp"
 #include "config/load.hpp"
 #include "config/scalar.hpp"
 #include "config/schema_values.hpp"
 #include "config/tree.hpp"
+#include "core/json.hpp"
 
 #include <fmt/format.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 
 namespace colossal {
 namespace detail {
@@ -86,6 +87,11 @@ Json schema_of(const std::vector<T>* /*value*/, const Spec& spec) {
     schema["maxItems"] = spec.length;
   } else if (spec.required) {
     schema["minItems"] = 1;
+  }
+  if (std::is_same_v<T, std::int64_t> && !spec.words.empty()) {
+    Json either = enum_schema(spec.words);
+    either["anyOf"].push_back(schema);
+    return either;
   }
   return schema;
 }
@@ -276,6 +282,9 @@ class SchemaWriter : public Visitor {
             return value->empty() ? Json(nullptr) : Json(*value);
           } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double*>) {
             return spec.form == Form::duration ? Json(real_text(*value) + "s") : number(*value);
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>,
+                                              std::vector<std::int64_t>*>) {
+            return spec.words.empty() ? default_of(*value) : Json(slot_text(slot, spec));
           } else {
             return default_of(*value);
           }

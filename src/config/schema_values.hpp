@@ -2,9 +2,9 @@
 #pragma once
 
 #include "config/fields.hpp"
+#include "core/json.hpp"
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 namespace colossal::detail {

@@ -48,6 +48,15 @@ bool is_blank(std::string_view line) {
   return begin == std::string_view::npos || line[begin] == '#';
 }
 
+/// `text` with what the slip in its line `words` lacks.
+std::string mended(std::string_view text, std::string_view words, const Slip& slip) {
+  const auto begin = static_cast<std::size_t>(words.data() - text.data());
+  std::string whole(text);
+  whole.insert(begin + slip.begin + slip.key.size() + (slip.has_colon ? 1 : 0),
+               slip.has_colon ? " " : ":");
+  return whole;
+}
+
 void tell(const Slip& slip, std::string_view path, const Origin& origin, Report& report) {
   Diagnostic& error =
       slip.has_colon
@@ -104,12 +113,16 @@ bool report_slip(const Node& scalar, std::string_view path, Report& report) {
   return slip.has_value();
 }
 
-bool report_slip_near(std::string_view text, int line, const Origin& base, Report& report) {
+bool report_slip_near(std::string_view text,
+                      int line,
+                      const Origin& base,
+                      const std::function<bool(const std::string&)>& helps,
+                      Report& report) {
   for (int looked = 0; line >= 1 && looked < 2; --line) {
     const std::string_view words = line_of(text, line);
     looked += is_blank(words) ? 0 : 1;
     const auto slip = is_blank(words) ? std::nullopt : find_slip(words);
-    if (!slip) {
+    if (!slip || !helps(mended(text, words, *slip))) {
       continue;
     }
     Origin origin = base;

@@ -3,6 +3,7 @@
 
 #include "config/tree.hpp"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,9 +27,15 @@ struct Slip {
 bool report_slip(const Node& scalar, std::string_view path, Report& report);
 
 /// Reports the slip that made the parser stop in line `line` (1-based) of `text`: in that line, or
-/// in the last one before that is neither blank nor a comment. Returns whether there is one. With
-/// base.line > 0 (an override) the report carries that origin.
-bool report_slip_near(std::string_view text, int line, const Origin& base, Report& report);
+/// in the last one before that is neither blank nor a comment. `helps` says of the text with a slip
+/// mended whether the parser comes further: what is none, such as the second line of a text, does
+/// not. Returns whether there is one. With base.line > 0 (an override) the report carries that
+/// origin.
+bool report_slip_near(std::string_view text,
+                      int line,
+                      const Origin& base,
+                      const std::function<bool(const std::string&)>& helps,
+                      Report& report);
 
 /// Line `number` (1-based) of `text`; empty beyond its end.
 [[nodiscard]] std::string_view line_of(std::string_view text, int number);

@@ -28,6 +28,9 @@ struct Sweep {
   std::string base;                       ///< the configuration, absolute
   std::string output_dir;                 ///< the folder of all trials, absolute
   std::optional<std::string> nproc;       ///< of each trial: "auto" or a number; unset: one process
+  std::int64_t parallel = 1;              ///< trials at a time
+  std::int64_t retries = 0;               ///< of a trial after an exit code that may pass
+  bool stops_on_failure = false;          ///< no trial starts after one has failed
   std::vector<SweepTrial> trials;         ///< complete only if !has_errors()
   std::vector<Diagnostic> diagnostics;    ///< errors of all trials, at most 20, sorted by place
   [[nodiscard]] bool has_errors() const;  ///< any diagnostic that is not a warning

@@ -44,6 +44,9 @@ struct Node {
 /// "--set#2", "<default>", "derived(num_heads)" or "file:line:col".
 [[nodiscard]] std::string place(const Origin& origin);
 
+/// What stands for standard input in the place of a file's name.
+inline constexpr const char* kStdinName = "<stdin>";
+
 /// "error", "warning" or "note".
 [[nodiscard]] const char* severity_word(Diagnostic::Severity severity);
 

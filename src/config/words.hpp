@@ -24,7 +24,8 @@ inline constexpr std::array<std::string_view, 2> kWords<AttentionKind> = {"auto"
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<DataType> = {"text", "synthetic", "tokens"};
 template <>
-inline constexpr std::array<std::string_view, 3> kWords<TokenFormat> = {"auto", "megatron", "llmc"};
+inline constexpr std::array<std::string_view, 4> kWords<TokenFormat> = {
+    "auto", "megatron", "llmc", "hdf5"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<Packing> = {"concat", "greedy", "pad"};
 template <>
@@ -48,8 +49,10 @@ inline constexpr std::array<std::string_view, 2> kWords<NonFinite> = {"stop", "s
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<CudaGraph> = {"auto", "true", "false"};
 template <>
-inline constexpr std::array<std::string_view, 5> kWords<OptimizerType> = {
-    "adamw", "adam", "sgd", "lamb", "lars"};
+inline constexpr std::array<std::string_view, 2> kWords<LossReduction> = {"token", "micro_batch"};
+template <>
+inline constexpr std::array<std::string_view, 7> kWords<OptimizerType> = {
+    "adamw", "adam", "sgd", "lamb", "lars", "lion", "adafactor"};
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<BiasCorrection> = {
     "true", "false", "moments", "lr", "none"};
@@ -88,7 +91,15 @@ template <>
 inline constexpr std::array<std::string_view, 3> kWords<NvmeBackend> = {
     "auto", "io_uring", "pread"};
 template <>
+inline constexpr std::array<std::string_view, 2> kWords<BestMode> = {"min", "max"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<CheckpointContent> = {"full", "weights"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<ExportFormat> = {"none", "safetensors"};
+template <>
 inline constexpr std::array<std::string_view, 3> kWords<CommBackend> = {"auto", "gloo", "nccl"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<ConsoleForm> = {"auto", "plain", "json"};
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<LogLevel> = {
     "trace", "debug", "info", "warn", "error"};

@@ -6,16 +6,23 @@
 #include "config/flatten.hpp"
 #include "config/tree.hpp"
 #include "core/hash.hpp"
+#include "core/system.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <system_error>
+#include <vector>
 
 namespace colossal {
 namespace detail {
 namespace {
 
 using Texts = std::map<std::string, std::string, std::less<>>;
+
+/// What stands between a value and its comment.
+constexpr std::string_view kComment = "  # ";
 
 /// Emits `key: value` lines, sections by indentation, items of lists of mappings as `- {...}`. Keys
 /// whose text is in `omitted` are left out, and sections that thereby hold nothing.
@@ -52,7 +59,7 @@ class Writer : public Visitor {
   }
   void leave() override {
     if (in_item_) {
-      out_ += fmt::format("{:{}}- {{{}}}\n", "", 2 * (depth() - 1), item_);
+      out_ += fmt::format("{:{}}- {{{}}}{}\n", "", 2 * (depth() - 1), item_, behind(item_comment_));
       in_item_ = false;
     }
     levels_.pop_back();
@@ -69,6 +76,7 @@ class Writer : public Visitor {
     open_sections();
     levels_.push_back({fmt::format("{}[{}]", levels_.back().path, index), "", "", true});
     item_.clear();
+    item_comment_.clear();
     in_item_ = true;
     return true;
   }
@@ -97,22 +105,35 @@ class Writer : public Visitor {
     }
   }
 
+  /// A comment as it stands behind a value; nothing for none.
+  static std::string behind(const std::string& comment) {
+    return comment.empty() ? "" : std::string(kComment) + comment;
+  }
+
+  [[nodiscard]] std::string comment_of(const std::string& path) const {
+    const auto comment = comments_.find(path);
+    return comment == comments_.end() ? std::string() : comment->second;
+  }
+
+  void write_in_item(std::string_view key, const std::string& path, const std::string& text) {
+    item_ += fmt::format("{}{}: {}", item_.empty() ? "" : ", ", key, text);
+    const std::string comment = comment_of(path);
+    const std::string told = ", " + item_comment_ + ", ";
+    if (!comment.empty() && told.find(", " + comment + ", ") == std::string::npos) {
+      item_comment_ += (item_comment_.empty() ? "" : ", ") + comment;
+    }
+  }
+
   void write(std::string_view key, const std::string& text) {
+    const std::string path = join_path(levels_.back().path, key);
     if (in_item_) {
-      item_ += fmt::format("{}{}: {}", item_.empty() ? "" : ", ", key, text);
+      write_in_item(key, path, text);
       return;
     }
-    const std::string path = join_path(levels_.back().path, key);
     const auto it = omitted_.find(path);
     if (it == omitted_.end() || it->second != text) {
       open_sections();
-      const auto comment = comments_.find(path);
-      out_ += fmt::format("{:{}}{}: {}{}\n",
-                          "",
-                          2 * depth(),
-                          key,
-                          text,
-                          comment == comments_.end() ? "" : "  # " + comment->second);
+      out_ += fmt::format("{:{}}{}: {}{}\n", "", 2 * depth(), key, text, behind(comment_of(path)));
     }
   }
 
@@ -121,6 +142,7 @@ class Writer : public Visitor {
   Texts comments_;
   std::string out_;
   std::string item_;
+  std::string item_comment_;
   bool in_item_ = false;
   std::vector<Level> levels_ = {{"", "", "", true}};
 };
@@ -131,6 +153,59 @@ std::string write(const Config& config, Texts omitted, Texts comments = {}) {
   describe(writer, copy);
   return writer.take();
 }
+
+/// `text` as a comment that does not look like the end of a value.
+std::string comment_text(const std::string& text) {
+  std::string clean;
+  for (const char c : text) {
+    const char shown = static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
+    if (shown != ' ' || clean.empty() || clean.back() != ' ') {
+      clean += shown;
+    }
+  }
+  return clean;
+}
+
+std::string header_of(std::string_view body) {
+  constexpr std::size_t kDigits = 16;
+  return fmt::format(
+      "# Resolved by colossal-train: values, and where each comes from. Checksum {}\n",
+      sha256(body).substr(0, kDigits));
+}
+
+/// Comments of files that to_yaml_with_origins() has written and nobody has changed since: a value
+/// that is read from there keeps its first origin.
+class FirstOrigins {
+ public:
+  /// The comment of the line that `origin` names; empty if its file is another one.
+  [[nodiscard]] std::string of(const Origin& origin) {
+    const auto [it, fresh] = files_.try_emplace(origin.file);
+    if (fresh) {
+      read(origin.file, it->second);
+    }
+    const auto index = static_cast<std::size_t>(origin.line - 1);
+    const bool within = origin.line > 0 && index < it->second.size();
+    const std::size_t at = within ? it->second[index].rfind(kComment) : std::string::npos;
+    return at == std::string::npos ? "" : it->second[index].substr(at + kComment.size());
+  }
+
+ private:
+  static void read(const std::string& file, std::vector<std::string>& lines) {
+    std::error_code ignored;
+    const std::string text = read_file(file, ignored).value_or("");
+    const std::size_t first = std::min(text.find('\n'), text.size() - 1) + 1;
+    if (text.empty() || text.substr(0, first) != header_of(std::string_view(text).substr(first))) {
+      return;
+    }
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      lines.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+
+  std::map<std::string, std::vector<std::string>> files_;
+};
 
 /// Collects keys that must always be written.
 class RequiredKeys : public PathVisitor {
@@ -194,13 +269,18 @@ std::string to_minimal_yaml(const Config& config) {
 }
 
 std::string to_yaml_with_origins(const Loaded& loaded) {
+  detail::FirstOrigins first;
   detail::Texts comments;
   for (const detail::FlatField& field : detail::flatten(loaded.config)) {
     const auto origin = loaded.origins.find(field.path);
-    comments[field.path] =
-        origin == loaded.origins.end() ? "<default>" : detail::place(origin->second);
+    const bool known = origin != loaded.origins.end();
+    const std::string before = known ? first.of(origin->second) : "";
+    const std::string now =
+        known ? detail::comment_text(detail::place(origin->second)) : "<default>";
+    comments[field.path] = before.empty() ? now : before;
   }
-  return detail::write(loaded.config, {}, std::move(comments));
+  const std::string body = detail::write(loaded.config, {}, std::move(comments));
+  return detail::header_of(body) + body;
 }
 
 std::string config_hash(const Config& config) {

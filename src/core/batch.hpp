@@ -15,6 +15,18 @@
 
 namespace colossal {
 
+/// How training takes the loss of a micro-batch. Evaluation takes the plain sum.
+struct LossRule {
+  /// What the sum of the losses is multiplied by for the gradient, where it is known.
+  std::optional<double> factor = {};
+  /// Share of each target that is spread evenly over all classes (label smoothing).
+  double smoothing = 0;
+  /// What the sum of the losses counts in the loss of the step.
+  double weight = 1;
+
+  bool operator==(const LossRule&) const = default;
+};
+
 /// One micro-batch of this data coordinate: named tensors whose dim 0 is the sample, and what keyed
 /// random numbers need.
 struct Batch {
@@ -31,8 +43,7 @@ struct Batch {
   const std::uint32_t* later = nullptr;
   /// False in evaluation: dropout is off.
   bool training = true;
-  /// What the sum of the losses is multiplied by for the gradient, where it is known.
-  std::optional<double> loss_factor;
+  LossRule loss;
 
   /// The field called `name`. Errors: internal "batch-field" if absent.
   [[nodiscard]] const at::Tensor& at(std::string_view name) const {

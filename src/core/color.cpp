@@ -1,6 +1,8 @@
 // How are words coloured? ANSI codes that every terminal of the last decades knows.
 #include "core/color.hpp"
 
+#include "core/log.hpp"
+
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -24,9 +26,18 @@ bool is_dumb_terminal() {
 }
 
 /// Bytes of a launcher's "[rank 3] " or "[ranks 0-3] " before a line.
-std::size_t prefix_length(std::string_view line) {
+std::size_t launcher_prefix(std::string_view line) {
   const std::size_t end = line.starts_with("[rank") ? line.find("] ") : std::string_view::npos;
   return end == std::string_view::npos ? 0 : end + 2;
+}
+
+/// Bytes before the severity of a line: the launcher's, and those of the place of an error,
+/// "a.yaml:3:7: ".
+std::size_t prefix_length(std::string_view line) {
+  constexpr std::string_view kWord = "error: ";
+  const std::size_t begin = launcher_prefix(line);
+  const std::size_t message = log::error_message_at(line.substr(begin));
+  return message == std::string_view::npos ? begin : begin + message - kWord.size();
 }
 
 }  // namespace

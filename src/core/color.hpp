@@ -23,8 +23,8 @@ enum class Paint : std::uint8_t { error, warning, note };
 /// `text` in bold and in the colour of `paint`: red, yellow or cyan.
 [[nodiscard]] std::string painted(std::string_view text, Paint paint);
 
-/// A line with its severity painted if it starts with one, "error: ..." or "[rank 3] warning: ...";
-/// else as it is.
+/// A line with its severity painted if it starts with one, "error: ...", "[rank 3] warning: ..." or
+/// "a.yaml:3:7: error: ..."; else as it is.
 [[nodiscard]] std::string paint_severity(std::string_view line);
 
 }  // namespace colossal

@@ -1,6 +1,7 @@
 // How does an error collect its contexts?
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <ranges>
 #include <vector>
 
@@ -52,6 +53,24 @@ Error::Error(ErrorKind kind,
              const std::string& message,
              std::source_location where)
     : std::runtime_error(with_contexts(message)), kind_(kind), id_(id), where_(where) {}
+
+void Error::blame(std::string_view key) {
+  if (key_.empty()) {
+    key_ = key;
+  }
+}
+
+Error Error::placed(std::string place, std::string_view lines) const {
+  const std::string text = what();
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  Error copy = *this;
+  static_cast<std::runtime_error&>(copy) = std::runtime_error(
+      text.substr(0, end) +
+      (lines.empty() ? "" : "\n" + std::string(lines.substr(0, lines.size() - 1))) +
+      text.substr(end));
+  copy.place_ = std::move(place);
+  return copy;
+}
 
 ErrorContext::ErrorContext(std::string what) {
   contexts().push_back(std::move(what));

@@ -27,6 +27,9 @@ enum class ErrorKind : std::uint8_t {
   environment = 9,
 };
 
+/// What a command returns after it has reported the mistakes of a configuration.
+inline constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
+
 /// The YAML-facing word of a kind: "config", "data", ...
 [[nodiscard]] std::string_view name(ErrorKind kind) noexcept;
 
@@ -47,11 +50,33 @@ class Error : public std::runtime_error {
   [[nodiscard]] const std::source_location& where() const noexcept { return where_; }
   [[nodiscard]] int exit_code() const noexcept { return static_cast<int>(kind_); }
 
+  /// The configuration's key that is at fault, "run.output_dir"; empty if none is known.
+  [[nodiscard]] const std::string& key() const noexcept { return key_; }
+  /// Where that key was written, "a.yaml:3:7" or "--set#1"; empty if nobody has looked yet.
+  [[nodiscard]] const std::string& place() const noexcept { return place_; }
+  /// Names the key at fault, unless somebody nearer to the mistake has.
+  void blame(std::string_view key);
+  /// This error with its place, and with `lines` (each ends with a newline) below its first line.
+  [[nodiscard]] Error placed(std::string place, std::string_view lines) const;
+
  private:
   ErrorKind kind_;
   std::string id_;
   std::source_location where_;
+  std::string key_;
+  std::string place_;
 };
+
+/// Runs `body`; the errors that leave it name `key`, unless they name one already.
+template <class Body>
+decltype(auto) blaming(std::string_view key, Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (Error& error) {
+    error.blame(key);
+    throw;
+  }
+}
 
 /// A checked format string that also captures the caller's place.
 template <class... Args>

@@ -34,7 +34,7 @@ struct Fault {
        "COLOSSAL_FAULT='{}' is not rank=R,step=S,kind=K (and attempt=N) with K one of throw, "
        "sleep:SECONDS, nan, "
        "exit:CODE, kill, "
-       "write-error:BYTES, nvme-error:BYTES",
+       "write-error:BYTES, write-sleep:SECONDS, nvme-error:BYTES",
        text);
 }
 
@@ -53,8 +53,9 @@ void parse_kind(Fault& fault, std::string_view value, std::string_view text) {
   fault.kind = value.substr(0, colon);
   const bool has_amount = colon != std::string_view::npos;
   const bool needs_amount =
-      fault.kind == "sleep" || fault.kind == "exit" || fault.kind.ends_with("-error");
-  const bool writes = fault.kind == "write-error" || fault.kind == "nvme-error";
+      fault.kind.ends_with("sleep") || fault.kind == "exit" || fault.kind.ends_with("-error");
+  const bool writes =
+      fault.kind == "write-error" || fault.kind == "write-sleep" || fault.kind == "nvme-error";
   const bool known = writes || fault.kind == "sleep" || fault.kind == "exit" ||
                      fault.kind == "throw" || fault.kind == "nan" || fault.kind == "inf" ||
                      fault.kind == "kill";
@@ -98,9 +99,10 @@ std::optional<Fault> requested() {
   return fault;
 }
 
-std::int64_t limit_of(std::string_view kind, int rank) {
+/// Of a kind that acts whatever the step.
+std::int64_t amount_of(std::string_view kind, int rank, std::int64_t otherwise) {
   const auto fault = requested();
-  return fault && fault->rank == rank && fault->kind == kind ? fault->amount : kNoLimit;
+  return fault && fault->rank == rank && fault->kind == kind ? fault->amount : otherwise;
 }
 
 }  // namespace
@@ -129,11 +131,15 @@ Poison at_step(int rank, std::int64_t step) {
 }
 
 std::int64_t write_limit(int rank) {
-  return limit_of("write-error", rank);
+  return amount_of("write-error", rank, kNoLimit);
+}
+
+void pause_write(int rank) {
+  std::this_thread::sleep_for(std::chrono::seconds(amount_of("write-sleep", rank, 0)));
 }
 
 std::int64_t nvme_limit(int rank) {
-  return limit_of("nvme-error", rank);
+  return amount_of("nvme-error", rank, kNoLimit);
 }
 
 #else
@@ -144,6 +150,7 @@ Poison at_step(int /*rank*/, std::int64_t /*step*/) {
 std::int64_t write_limit(int /*rank*/) {
   return kNoLimit;
 }
+void pause_write(int /*rank*/) {}
 std::int64_t nvme_limit(int /*rank*/) {
   return kNoLimit;
 }

@@ -22,6 +22,10 @@ Poison at_step(int rank, std::int64_t step);
 /// kNoLimit. Errors: usage "fault-spec".
 [[nodiscard]] std::int64_t write_limit(int rank);
 
+/// Waits before this rank's part of a checkpoint is whole, for the seconds of kind
+/// write-sleep:SECONDS (the step is ignored). Errors: usage "fault-spec".
+void pause_write(int rank);
+
 /// Bytes this rank may still write to its file of optimizer states when kind is nvme-error:BYTES
 /// (the step is ignored), else kNoLimit; the write after them fails. Errors: usage "fault-spec".
 [[nodiscard]] std::int64_t nvme_limit(int rank);

@@ -3,8 +3,10 @@
 
 #include "core/color.hpp"
 #include "core/error.hpp"
+#include "core/json.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdio>
@@ -31,6 +33,8 @@ Sink& sink() {
   static Sink instance;
   return instance;
 }
+
+std::atomic<Console> form{Console::text};
 
 std::string_view prefix(Level level) {
   switch (level) {
@@ -84,6 +88,35 @@ std::optional<std::string> repetition(Sink& s, Level level, std::string_view id)
                                     : std::nullopt;
 }
 
+/// What an object of the JSON console begins with.
+constexpr std::string_view kLogObject = R"({"kind":"log",)";
+
+std::string_view word(Level level) {
+  constexpr std::array<std::string_view, 5> kWords = {"trace", "debug", "info", "warn", "error"};
+  return kWords[static_cast<std::size_t>(level)];
+}
+
+void to_console(const Sink& s, Level level, std::string_view line) {
+  if (console_form() == Console::json) {
+    const nlohmann::ordered_json object = {
+        {"kind", "log"}, {"level", word(level)}, {"rank", s.options.rank}, {"text", line}};
+    to_stderr(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else if (s.options.rank == 0) {
+    to_stderr(line);
+  } else {
+    to_stderr(fmt::format("[rank {}] {}", s.options.rank, line));
+  }
+}
+
+void write_line(Sink& s, Level level, const std::string& line) {
+  if (s.options.rank == 0 || level >= Level::warn) {
+    to_console(s, level, line);
+  }
+  if (s.options.rank == 0 || level >= Level::warn || s.options.keeps_info) {
+    to_file(s, line);
+  }
+}
+
 }  // namespace
 
 std::filesystem::path file_of(const std::filesystem::path& folder, int rank) {
@@ -93,6 +126,22 @@ std::filesystem::path file_of(const std::filesystem::path& folder, int rank) {
 std::string with_id(std::string_view message, std::string_view id) {
   const std::size_t end = std::min(message.find('\n'), message.size());
   return fmt::format("{} [{}]{}", message.substr(0, end), id, message.substr(end));
+}
+
+void set_console(Console wanted) noexcept {
+  form = wanted;
+}
+
+Console console_form() noexcept {
+  return form;
+}
+
+std::string plain_line(std::string_view line) {
+  if (!line.starts_with(kLogObject)) {
+    return std::string(line);
+  }
+  const auto object = nlohmann::json::parse(std::string(line), nullptr, false);
+  return object.is_object() ? object.value("text", std::string(line)) : std::string(line);
 }
 
 void configure(const Options& options) {
@@ -110,46 +159,66 @@ bool enabled(Level level) noexcept {
   return level >= sink().level.load(std::memory_order_relaxed);
 }
 
+std::string error_text(const Error& error) {
+  return fmt::format("{}{}error: {}",
+                     error.place(),
+                     error.place().empty() ? "" : ": ",
+                     with_id(error.what(), error.id()));
+}
+
+std::size_t error_message_at(std::string_view line) {
+  constexpr std::string_view kMark = "error: ";
+  const std::size_t colon = line.find(": ");
+  const bool other = line.starts_with("warning: ") || line.starts_with("note: ");
+  const bool placed = colon != std::string_view::npos && !line.starts_with(kMark) && !other;
+  const std::size_t begin = placed ? colon + 2 : 0;
+  return line.substr(begin).starts_with(kMark) ? begin + kMark.size() : std::string_view::npos;
+}
+
 void write(Level level, std::string_view text, std::string_view id) {
   Sink& s = sink();
   const std::lock_guard lock(s.mutex);
   if (level < s.options.level) {
     return;
   }
-  const std::optional<std::string> count = repetition(s, level, id);
-  if (!count) {
-    return;
+  if (const std::optional<std::string> count = repetition(s, level, id)) {
+    write_line(s, level, fmt::format("{}{}{}", prefix(level), text, *count));
   }
-  const std::string line = fmt::format("{}{}{}", prefix(level), text, *count);
-  if (s.options.rank == 0) {
-    to_stderr(line);
-  } else if (level >= Level::warn) {
-    to_stderr(fmt::format("[rank {}] {}", s.options.rank, line));
-  }
-  to_file(s, line);
 }
 
 void record(Level level, std::string_view text) {
   Sink& s = sink();
   const std::lock_guard lock(s.mutex);
-  if (level >= s.options.level) {
+  const bool kept = s.options.rank == 0 || level >= Level::warn || s.options.keeps_info;
+  if (level >= s.options.level && kept) {
     to_file(s, fmt::format("{}{}", prefix(level), text));
   }
 }
 
 void failure(const Error& error) {
-  write(Level::error, with_id(error.what(), error.id()));
+  Sink& s = sink();
+  const std::lock_guard lock(s.mutex);
+  write_line(s, Level::error, error_text(error));
 }
 
 void console(std::string_view text) {
+  console(text, "");
+}
+
+void console(std::string_view text, const std::string& object) {
   Sink& s = sink();
   const std::lock_guard lock(s.mutex);
-  if (s.options.rank == 0) {
-    if (s.options.level <= Level::info) {  // -q keeps stderr quiet, never the file
-      to_stderr(text);
-    }
-    to_file(s, text);
+  if (s.options.rank != 0) {
+    return;
   }
+  if (s.options.level <= Level::info) {  // -q keeps stderr quiet, never the file
+    if (console_form() == Console::json && !object.empty()) {
+      to_stderr(object);
+    } else {
+      to_console(s, Level::info, text);
+    }
+  }
+  to_file(s, text);
 }
 
 void flush() {

@@ -25,7 +25,20 @@ struct Options {
   int rank = 0;
   /// Folder for log files; empty: no files.
   std::filesystem::path folder;
+  /// Whether the file of a rank other than 0 has more than warnings and errors.
+  bool keeps_info = true;
 };
+
+/// What the console shows: lines for people, or one JSON object a line.
+enum class Console : std::uint8_t { text, json };
+
+/// Sets it for stderr of the process, text until then; files always hold text. An object has
+/// "kind": "log", "level", "rank" and "text", the line as people would see it. Thread-safe.
+void set_console(Console form) noexcept;
+[[nodiscard]] Console console_form() noexcept;
+
+/// A line as people would see it: the text of an object of the JSON console, any other line itself.
+[[nodiscard]] std::string plain_line(std::string_view line);
 
 /// Sets the process-wide sink. Until the first call: rank 0, level info, stderr only. Thread-safe,
 /// as all of this file.
@@ -45,7 +58,13 @@ void record(Level level, std::string_view text);
 /// The message of an error as people see it: its id in brackets ends the first line.
 [[nodiscard]] std::string with_id(std::string_view message, std::string_view id);
 
-/// Writes an error that ends the process, with its id.
+/// An error as people see it: "error: MESSAGE [id]", behind "PLACE: " if its place is known.
+[[nodiscard]] std::string error_text(const Error& error);
+
+/// Where the message begins in a line like the first one of error_text(); npos in any other line.
+[[nodiscard]] std::size_t error_message_at(std::string_view line);
+
+/// Writes an error that ends the process, with its place and id.
 void failure(const Error& error);
 
 /// The file of a rank in a folder of log files.
@@ -54,6 +73,8 @@ void failure(const Error& error);
 /// Writes a line to stderr and train.log on rank 0 without level prefix: the console lines of
 /// config-and-cli section 10.
 void console(std::string_view text);
+/// The same, but where the console shows objects it is this one.
+void console(std::string_view text, const std::string& object);
 
 /// Flushes the files; called before a process leaves by std::_Exit.
 void flush();

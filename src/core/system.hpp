@@ -35,6 +35,13 @@ class Descriptor {
 /// Content of a file; empty if it cannot be read.
 [[nodiscard]] std::string read_text(const std::filesystem::path& file);
 
+/// Everything that standard input holds, read at the first call; nothing if it cannot be read.
+[[nodiscard]] const std::optional<std::string>& stdin_text();
+
+/// The file that child processes should open as their standard input: the text once stdin_text()
+/// has been asked for, else /dev/null.
+[[nodiscard]] std::string stdin_of_children();
+
 /// This program as a command that works from the working directory, whatever PATH says; the program
 /// that users start, where a second one beside it runs (apps/README.md).
 [[nodiscard]] std::string program_command();

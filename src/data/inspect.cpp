@@ -2,6 +2,7 @@
 #include "data/inspect.hpp"
 
 #include "core/hash.hpp"
+#include "core/json.hpp"
 #include "core/text.hpp"
 #include "data/detail/sources.hpp"
 #include "data/token_file.hpp"
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
 
 namespace colossal {

@@ -1,6 +1,7 @@
 // How do worker threads deliver micro-batches in order? A ring of slots, numbered jobs, one lock.
 #include "data/loader.hpp"
 
+#include "config/batch_sizes.hpp"
 #include "core/hash.hpp"
 #include "data/sampler.hpp"
 
@@ -39,13 +40,10 @@ class Reader {
   /// Positions of one epoch.
   [[nodiscard]] std::int64_t samples_per_epoch() const { return order_.samples_per_epoch(); }
 
-  /// Job k is micro-batch k % num_micro_batches of the k / num_micro_batches-th step from the
-  /// start.
+  /// Job k is the k-th micro-batch from the start, whatever steps they belong to.
   Read read(std::int64_t job) {
-    const std::int64_t micro = job % spec_.num_micro_batches;
-    const std::int64_t row = (micro * shard_.count + shard_.index) * spec_.micro_batch;
     const std::int64_t first =
-        start_.consumed + job / spec_.num_micro_batches * spec_.order.global_batch + row;
+        start_.consumed + (job * shard_.count + shard_.index) * spec_.micro_batch;
     std::vector<std::int64_t> indices;
     Read result;
     for (std::int64_t position = first; position < first + spec_.micro_batch; ++position) {
@@ -56,7 +54,6 @@ class Reader {
       }
     }
     result.batch = dataset_.read(indices);
-    result.batch.first_row = row;
     // A plain loop: an ATen reduction here would start a second pool of OpenMP threads.
     const at::Tensor& labels = result.batch.at("labels");
     const std::span values(labels.const_data_ptr<std::int64_t>(),
@@ -156,8 +153,10 @@ class Prefetcher {
 }  // namespace
 
 struct Loader::Impl {
-  Impl(const Dataset& dataset, const LoaderSpec& spec_in, DataShard shard, LoaderState state_in)
+  Impl(const Dataset& dataset, const LoaderSpec& spec_in, DataShard shard_in, LoaderState state_in)
       : spec(spec_in),
+        sizes(spec.order.global_batch, spec.ramp),
+        shard(shard_in),
         state(state_in),
         reader(dataset, spec, shard, state),
         samples_per_epoch(reader.samples_per_epoch()) {
@@ -176,7 +175,12 @@ struct Loader::Impl {
 
   Read read_next() { return prefetcher ? prefetcher->take() : reader.read(next_job); }
 
+  /// Samples of all ranks in one micro-batch each.
+  [[nodiscard]] std::int64_t slice() const { return spec.micro_batch * shard.count; }
+
   LoaderSpec spec;
+  BatchSizes sizes;
+  DataShard shard;
   LoaderState state;
   Reader reader;  // used here only without workers
   std::int64_t samples_per_epoch;
@@ -191,15 +195,25 @@ Loader::~Loader() = default;
 
 StepBatch Loader::next() {
   StepBatch step;
-  for (std::int64_t micro = 0; micro < impl_->spec.num_micro_batches; ++micro) {
+  const std::int64_t samples = impl_->sizes.at(impl_->state.consumed);
+  const std::int64_t slice = impl_->slice();
+  check(samples % slice == 0,
+        ErrorKind::internal,
+        "loader-shape",
+        "a step of {} samples is not made of micro-batches of {} over all ranks",
+        samples,
+        slice);
+  for (std::int64_t micro = 0; micro < samples / slice; ++micro) {
     Read read = impl_->read_next();
+    read.batch.first_row = micro * slice + impl_->shard.index * impl_->spec.micro_batch;
     ++impl_->next_job;
     step.labelled += read.labelled;
+    step.labelled_each.push_back(read.labelled);
     step.data_hash += read.data_hash;
     step.samples += read.samples;
     step.micro_batches.push_back(std::move(read.batch));
   }
-  impl_->state.consumed += impl_->spec.order.global_batch;
+  impl_->state.consumed += samples;
   return step;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace colossal {
@@ -25,25 +26,28 @@ struct LoaderState {
   std::int64_t consumed = 0;
 };
 
-/// How the stream is ordered and cut: global batch = micro_batch * num_micro_batches * data ranks.
+/// How the stream is ordered and cut: global batch = micro_batch * num_micro_batches * data ranks,
+/// after a ramp of steps of fewer micro-batches.
 struct LoaderSpec {
   OrderSpec order;
   std::int64_t micro_batch = 0;
   std::int64_t num_micro_batches = 0;
+  std::optional<BatchRampConfig> ramp = {};
   std::int64_t workers = 2;
   std::int64_t prefetch = 4;  ///< micro-batches
 };
 
 /// One optimizer step's data of this data coordinate.
 struct StepBatch {
-  std::vector<Batch> micro_batches;  ///< first_row set; step and training are the trainer's
-  std::int64_t labelled = 0;         ///< labels != -100 in them
+  std::vector<Batch> micro_batches;         ///< first_row set; step and training are the trainer's
+  std::int64_t labelled = 0;                ///< labels != -100 in them
+  std::vector<std::int64_t> labelled_each;  ///< the same, of each micro-batch
   std::uint64_t data_hash = 0;  ///< sum mod 2^64 of splitmix64 of the dataset indices read here
   std::int64_t samples = 0;     ///< read here, those without weight not counted
 };
 
 /// Training stream. Micro-batch j of replica d of n reads positions consumed + (j*n + d)*b + [0,
-/// b).
+/// b), whatever the size of the step.
 class Loader {
  public:
   /// `dataset` must outlive the loader. Errors as SampleOrder.
@@ -52,7 +56,8 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next step's batch. An exception of a worker is rethrown here.
+  /// The next step's batch, of BatchSizes::at(state().consumed) positions over all ranks. An
+  /// exception of a worker is rethrown here.
   [[nodiscard]] StepBatch next();
   /// Position after the batches that next() returned (prefetched ones do not count).
   [[nodiscard]] LoaderState state() const noexcept;

@@ -2,6 +2,7 @@
 #include "data/prepare.hpp"
 
 #include "core/error.hpp"
+#include "core/json.hpp"
 #include "core/log.hpp"
 #include "core/pace.hpp"
 #include "core/text.hpp"
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>

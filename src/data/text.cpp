@@ -92,7 +92,8 @@ class EncodedFile : public TokenStream {
 };
 
 std::unique_ptr<Dataset> make_encoded_dataset(const DatasetRequest& request) {
-  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(*request.data.tokenizer);
+  const std::unique_ptr<Tokenizer> tokenizer =
+      blaming("data.tokenizer.path", [&] { return open_tokenizer(*request.data.tokenizer); });
   check(request.vocab_size >= tokenizer->size(),
         ErrorKind::data,
         "vocab-too-small",

@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/hash.hpp"
 #include "data/detail/mapped_file.hpp"
+#include "data/detail/token_hdf5.hpp"
 #include "data/detail/token_index.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 namespace colossal {
 namespace {
@@ -44,20 +46,23 @@ Widen widen_of(TokenType type) {
       return widen<std::int32_t>;
     case TokenType::i64:
       return widen<std::int64_t>;
+    case TokenType::u32:
+      return widen<std::uint32_t>;
     case TokenType::u16:
       break;
   }
   return widen<std::uint16_t>;
 }
 
-/// The ids of one file: their type and place.
+/// The ids of one file: their type and places.
 struct IdArray {
   TokenType type = TokenType::u16;
-  std::int64_t offset = 0;  ///< bytes before the first id
   std::int64_t count = 0;
+  std::int64_t run = 0;                    ///< ids that lie together; the last run may be shorter
+  std::vector<std::int64_t> offsets = {};  ///< bytes before each run
 };
 
-/// What both formats share: an array of ids in a mapped file.
+/// What all formats share: an array of ids in a mapped file.
 class MappedTokens : public TokenFile {
  public:
   MappedTokens(std::filesystem::path path, detail::MappedFile file, std::int64_t vocabulary)
@@ -67,10 +72,13 @@ class MappedTokens : public TokenFile {
   [[nodiscard]] std::int64_t num_tokens() const override { return ids_.count; }
 
   void copy(std::int64_t begin, std::span<std::int64_t> out) const override {
-    const std::int64_t offset = ids_.offset + begin * detail::bytes_of(ids_.type);
-    const std::uint8_t* const bytes = file_.bytes().data() + offset;
-    if (!widen_(bytes, static_cast<std::uint64_t>(vocabulary_), out)) {
-      report_outside(offset, out);
+    while (!out.empty()) {
+      const std::int64_t inside = begin % ids_.run;
+      const std::int64_t count = std::min(std::ssize(out), ids_.run - inside);
+      copy_run(ids_.offsets[static_cast<std::size_t>(begin / ids_.run)] + inside * bytes_per_id_,
+               out.first(static_cast<std::size_t>(count)));
+      begin += count;
+      out = out.subspan(static_cast<std::size_t>(count));
     }
   }
 
@@ -86,14 +94,30 @@ class MappedTokens : public TokenFile {
   [[nodiscard]] std::string identity() const override { return detail::identity_of(file_.bytes()); }
 
  protected:
-  void set_ids(const IdArray& ids) {
-    ids_ = ids;
-    widen_ = widen_of(ids.type);
+  void set_ids(IdArray ids) {
+    ids_ = std::move(ids);
+    widen_ = widen_of(ids_.type);
+    bytes_per_id_ = detail::bytes_of(ids_.type);
+  }
+  /// Ids that all lie together.
+  void set_ids(TokenType type, std::int64_t offset, std::int64_t count) {
+    set_ids({.type = type,
+             .count = count,
+             .run = std::max<std::int64_t>(count, 1),
+             .offsets = {offset}});
   }
   [[nodiscard]] std::span<const std::uint8_t> bytes() const { return file_.bytes(); }
   [[nodiscard]] TokenType type() const { return ids_.type; }
 
  private:
+  /// Ids that lie together from this byte on.
+  void copy_run(std::int64_t offset, std::span<std::int64_t> out) const {
+    const std::uint8_t* const bytes = file_.bytes().data() + offset;
+    if (!widen_(bytes, static_cast<std::uint64_t>(vocabulary_), out)) {
+      report_outside(offset, out);
+    }
+  }
+
   [[noreturn]] void report_outside(std::int64_t offset, std::span<const std::int64_t> ids) const {
     const auto outside =
         std::ranges::find_if(ids, [&](std::int64_t id) { return id < 0 || id >= vocabulary_; });
@@ -102,7 +126,7 @@ class MappedTokens : public TokenFile {
          "'{}', byte {}: token id {} is outside the vocabulary of {} ids; check model.vocab_size "
          "and the tokenizer that made the file",
          path_.string(),
-         offset + (outside - ids.begin()) * detail::bytes_of(ids_.type),
+         offset + (outside - ids.begin()) * bytes_per_id_,
          *outside,
          vocabulary_);
   }
@@ -111,6 +135,7 @@ class MappedTokens : public TokenFile {
   detail::MappedFile file_;
   std::int64_t vocabulary_;
   IdArray ids_;
+  std::int64_t bytes_per_id_ = 0;
   Widen widen_ = widen<std::uint16_t>;
 };
 
@@ -133,7 +158,7 @@ class MegatronFile : public MappedTokens {
           size,
           index.string(),
           index_.data_bytes());
-    set_ids({index_.type(), 0, size / detail::bytes_of(index_.type())});
+    set_ids(index_.type(), 0, size / detail::bytes_of(index_.type()));
   }
 
   [[nodiscard]] std::string kind() const override {
@@ -155,7 +180,7 @@ class LlmcFile : public MappedTokens {
  public:
   LlmcFile(const std::filesystem::path& path, detail::MappedFile file, std::int64_t vocabulary)
       : MappedTokens(path, std::move(file), vocabulary) {
-    set_ids({TokenType::u16, detail::kLlmcHeaderBytes, detail::check_llmc(path, bytes())});
+    set_ids(TokenType::u16, detail::kLlmcHeaderBytes, detail::check_llmc(path, bytes()));
   }
 
   [[nodiscard]] std::string kind() const override { return "llm.c, uint16"; }
@@ -163,6 +188,29 @@ class LlmcFile : public MappedTokens {
   [[nodiscard]] std::int64_t document_begin(std::int64_t /*document*/) const override {
     return num_tokens();
   }
+};
+
+class Hdf5File : public MappedTokens {
+ public:
+  Hdf5File(const std::filesystem::path& path, detail::MappedFile file, std::int64_t vocabulary)
+      : MappedTokens(path, std::move(file), vocabulary) {
+    detail::Hdf5Tokens tokens = detail::read_hdf5_tokens(path, std::ssize(bytes()));
+    begins_ = std::move(tokens.begins);
+    set_ids({tokens.type, tokens.count, tokens.run, std::move(tokens.offsets)});
+  }
+
+  [[nodiscard]] std::string kind() const override {
+    return fmt::format("HDF5, {}", detail::name_of(type()));
+  }
+  [[nodiscard]] std::int64_t num_documents() const override {
+    return begins_.empty() ? 0 : std::ssize(begins_) - 1;
+  }
+  [[nodiscard]] std::int64_t document_begin(std::int64_t document) const override {
+    return begins_.empty() ? num_tokens() : begins_[static_cast<std::size_t>(document)];
+  }
+
+ private:
+  std::vector<std::int64_t> begins_;
 };
 
 std::unique_ptr<TokenFile> open_any(const std::filesystem::path& path,
@@ -180,11 +228,20 @@ std::unique_ptr<TokenFile> open_any(const std::filesystem::path& path,
     return std::make_unique<MegatronFile>(bin, index, options);
   }
   detail::MappedFile file(path);
+  const bool hdf5 = detail::is_hdf5(file.bytes());
+  check(hdf5 || options.format != TokenFormat::hdf5,
+        ErrorKind::data,
+        "token-format",
+        "'{}' does not begin as an HDF5 file; remove data.format, or name the right file",
+        path.string());
+  if (hdf5 && options.format != TokenFormat::llmc) {
+    return std::make_unique<Hdf5File>(path, std::move(file), options.vocab_size);
+  }
   check(options.format == TokenFormat::llmc || detail::is_llmc(file.bytes()),
         ErrorKind::data,
         "token-format",
         "'{}' is no token file: '{}' of a Megatron pair is not there, and the file does not begin "
-        "as one of llm.c; `colossal-train dataset prepare` makes token files of text",
+        "as one of llm.c or HDF5; `colossal-train dataset prepare` makes token files of text",
         path.string(),
         index.string());
   return std::make_unique<LlmcFile>(path, std::move(file), options.vocab_size);

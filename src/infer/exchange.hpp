@@ -15,9 +15,12 @@ struct ExportOptions {
 };
 
 /// Writes the weights of a checkpoint without padding of the vocabulary, by the names of Hugging
-/// Face's GPT-2 where it computes the same function, else by our own; prints the path. Host memory
-/// grows by two copies of the largest tensor. Returns the exit code. Errors: usage "file-exists";
-/// numerics "weights-overflow"; environment "output-write"; checkpoint.
+/// Face's GPT-2 where it computes the same function, else by our own. Host memory grows by two
+/// copies of the largest tensor. Errors: usage "file-exists"; numerics "weights-overflow";
+/// environment "output-write"; checkpoint.
+void export_weights(const ExportOptions& options);
+
+/// The same as a command: prints the path, returns the exit code.
 int run_export(const ExportOptions& options);
 
 /// Command line of `import`.

@@ -89,7 +89,7 @@ class Outlet {
 
 }  // namespace
 
-int run_export(const ExportOptions& options) {
+void export_weights(const ExportOptions& options) {
   const fs::path output = options.output;
   const fs::path description = detail::config_beside(output);
   refuse_existing(output);
@@ -128,7 +128,11 @@ int run_export(const ExportOptions& options) {
       tensors.size(),
       options.dtype,
       is_gpt2(config.model) ? "named as in Hugging Face's GPT2LMHeadModel" : "by names of our own");
-  fmt::print("{}\n", output.string());
+}
+
+int run_export(const ExportOptions& options) {
+  export_weights(options);
+  fmt::print("{}\n", options.output);
   return 0;
 }
 

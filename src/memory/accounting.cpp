@@ -1,8 +1,6 @@
 // What does a plan need? What stays is summed up; what comes and goes is played through.
 #include "memory/accounting.hpp"
 
-#include "core/error.hpp"
-#include "core/log.hpp"
 #include "memory/detail/measured_plan.hpp"
 #include "memory/detail/step_play.hpp"
 #include "memory/slot_pipeline.hpp"
@@ -77,8 +75,8 @@ std::int64_t optimizer_bytes(const ChunkSpec& chunk,
                                           size_of(options.state) * input.num_states);
 }
 
-/// Decides as the store will after its first step, moves optimizers in `bytes` and returns the
-/// budgets; none if the size of the device is unknown, or too little for any.
+/// Decides as the store will after its first step, moves optimizers and notes the slack in `bytes`
+/// and returns the budgets; none if the size of the device is unknown, or too little for any.
 std::vector<std::int64_t> measured_budgets(const AccountingInput& input,
                                            const Mesh& mesh,
                                            ChunkBytes& bytes) {
@@ -97,17 +95,27 @@ std::vector<std::int64_t> measured_budgets(const AccountingInput& input,
   for (const ChunkSpec& chunk : input.plan.chunks) {
     measured.optimizer_bytes.push_back(optimizer_bytes(chunk, input, mesh));
   }
-  try {
-    detail::MeasuredDecision decision = detail::decide(measured);
-    for (const int chunk : decision.to_device) {
-      bytes.optimizer += measured.optimizer_bytes[index(chunk)];
-      bytes.host -= measured.optimizer_bytes[index(chunk)];
-    }
-    return std::move(decision.budgets);
-  } catch (const Error& error) {
-    log::debug("[memory] {}", error.what());
-    return {};
+  detail::MeasuredDecision decision = detail::decide(measured);
+  for (const int chunk : decision.to_device) {
+    bytes.optimizer += measured.optimizer_bytes[index(chunk)];
+    bytes.host -= measured.optimizer_bytes[index(chunk)];
   }
+  bytes.slack = decision.slack;
+  return std::move(decision.budgets);
+}
+
+/// Gathered weights of the block that needs most of them.
+std::int64_t most_needed(const AccountingInput& input) {
+  std::int64_t most = 0;
+  for (const std::vector<int>& chunks : input.chunks_of_blocks) {
+    std::int64_t bytes = 0;
+    for (const int chunk : chunks) {
+      const ChunkSpec& spec = input.plan.chunks[index(chunk)];
+      bytes += spec.resident ? 0 : spec.numel * size_of(input.options.compute);
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
 }
 
 /// Buffers that states on disk pass through.
@@ -137,6 +145,9 @@ ChunkBytes account(const AccountingInput& input, const Mesh& mesh) {
     }
   }
   bytes.host += disk_buffer_bytes(input, mesh);
+  if (input.plan.cache_bytes) {
+    bytes.slack = *input.plan.cache_bytes - most_needed(input);
+  }
   detail::StepPlay play(input, mesh, measured_budgets(input, mesh, bytes));
   play.run(std::min(input.micro_batches, kPlayed));
   play.evaluate();

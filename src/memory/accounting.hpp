@@ -6,6 +6,7 @@
 #include "memory/store_options.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct ChunkBytes {
   std::int64_t activations = 0;  ///< device, at that moment
   std::int64_t host = 0;         ///< masters, states, gradients and weights in host memory
   std::int64_t nvme = 0;         ///< states on disk
+  /// What a budget of gathered weights has beside what the neediest block needs; below 0: the run
+  /// ends with "budget-too-small". Unset: there is no budget, or its size is unknown.
+  std::optional<std::int64_t> slack = {};
 
   std::int64_t all_reduced = 0;       ///< whole gradients
   std::int64_t reduce_scattered = 0;  ///< whole gradients

@@ -73,6 +73,10 @@ std::vector<int> owner_indices(std::span<const ParamSpec> params) {
   return owners;
 }
 
+double usable_share(const MeasuredBudget& budget) {
+  return budget.steady_ratio * (1 - budget.reserve);
+}
+
 std::int64_t part_numel(const ChunkSpec& chunk, const Mesh& mesh) {
   return chunk.numel / mesh.size(chunk.shard_axes);
 }

@@ -42,6 +42,9 @@ struct MeasuredBudget {
   double reserve = 0.05;      ///< stays free
 };
 
+/// Share of the device that such a plan may use after its first step.
+[[nodiscard]] double usable_share(const MeasuredBudget& budget);
+
 /// All chunks of a rank's stage, and how they move.
 struct ChunkPlan {
   std::vector<ChunkSpec>

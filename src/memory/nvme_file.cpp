@@ -150,10 +150,7 @@ std::unique_ptr<DiskQueue> make_queue(const NvmeOptions& options, int file) {
                                   : std::make_unique<detail::FailingDisk>(std::move(queue), limit);
 }
 
-std::unique_ptr<detail::NvmeEngine> make_engine(const NvmeOptions& options,
-                                                std::span<const std::int64_t> slot_bytes) {
-  std::vector<NvmeSlot> slots = lay_out(slot_bytes);
-  const std::int64_t bytes = slots.empty() ? 0 : slots.back().offset + slots.back().on_disk;
+void check_limit(const NvmeOptions& options, std::int64_t bytes) {
   check(bytes <= options.limit.value_or(bytes),
         ErrorKind::config,
         "nvme-limit",
@@ -163,6 +160,11 @@ std::unique_ptr<detail::NvmeEngine> make_engine(const NvmeOptions& options,
         options.rank,
         bytes,
         bytes - options.limit.value_or(0));
+}
+
+std::unique_ptr<detail::NvmeEngine> open_engine(const NvmeOptions& options,
+                                                std::vector<NvmeSlot> slots,
+                                                std::int64_t bytes) {
   std::error_code error;
   fs::create_directories(options.folder, error);
   if (error) {
@@ -183,12 +185,24 @@ std::unique_ptr<detail::NvmeEngine> make_engine(const NvmeOptions& options,
   }
   const int file = opened.file.get();
   auto engine = std::make_unique<detail::NvmeEngine>(
-      std::move(opened.file), make_queue(options, file), std::move(slots), path.string());
+      std::move(opened.file),
+      blaming("parallel.gemini.nvme.backend", [&] { return make_queue(options, file); }),
+      std::move(slots),
+      path.string());
   engine->direct = opened.direct;
   if (gauge(MemoryKind::nvme).try_add(bytes)) {
     engine->file_bytes = bytes;
   }
   return engine;
+}
+
+std::unique_ptr<detail::NvmeEngine> make_engine(const NvmeOptions& options,
+                                                std::span<const std::int64_t> slot_bytes) {
+  std::vector<NvmeSlot> slots = lay_out(slot_bytes);
+  const std::int64_t bytes = slots.empty() ? 0 : slots.back().offset + slots.back().on_disk;
+  blaming("parallel.gemini.nvme.limit", [&] { check_limit(options, bytes); });
+  return blaming("parallel.gemini.nvme.path",
+                 [&] { return open_engine(options, std::move(slots), bytes); });
 }
 
 double seconds_since(Clock::time_point start) {

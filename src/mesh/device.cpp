@@ -3,6 +3,8 @@
 
 #include "core/error.hpp"
 
+#include <ATen/Context.h>
+
 #include <cstdlib>
 #include <optional>
 #include <utility>

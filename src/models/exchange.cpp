@@ -3,12 +3,12 @@
 
 #include "config/load.hpp"
 #include "core/error.hpp"
+#include "core/json.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 

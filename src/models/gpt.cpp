@@ -303,7 +303,7 @@ class HeadBlock : public Block {
     const at::Tensor x_bsh = norm_->forward(in["hidden"]);
     Activation out;
     if (batch.fields.contains("labels")) {
-      out.loss_sum = loss_->forward_head(*head_, x_bsh, batch.at("labels"), batch.loss_factor);
+      out.loss_sum = loss_->forward_head(*head_, x_bsh, batch.at("labels"), batch.loss);
     } else {
       out.set("logits", head_->forward(x_bsh).narrow(2, 0, vocabulary_));
     }

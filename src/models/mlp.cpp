@@ -116,7 +116,7 @@ class ClassifierBlock : public Block {
     if (!batch.training) {  // before the loss, which consumes the logits
       out.num_correct = at::sum(at::eq(at::argmax(logits_bso, -1), labels_bs));
     }
-    out.loss_sum = loss_->forward(logits_bso, labels_bs, batch.loss_factor);
+    out.loss_sum = loss_->forward(logits_bso, labels_bs, batch.loss);
     return out;
   }
 

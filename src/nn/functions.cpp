@@ -75,13 +75,13 @@ struct TokenLossFunction : Function<TokenLossFunction> {
                             const at::Tensor& logits,
                             const at::Tensor& labels,
                             std::int64_t vocabulary,
-                            std::optional<double> grad_factor) {
+                            const LossRule& rule) {
     at::Tensor logits_mv = detail::rows_of(logits).contiguous();
     at::Tensor loss = kernels::token_loss_tensor(
-        logits_mv, labels.reshape(-1).contiguous(), vocabulary, grad_factor);
-    if (grad_factor) {
+        logits_mv, labels.reshape(-1).contiguous(), vocabulary, rule.factor, rule.smoothing);
+    if (rule.factor) {
       ctx->saved_data["grad"] = logits_mv.view(logits.sizes());
-      ctx->saved_data["factor"] = *grad_factor;
+      ctx->saved_data["factor"] = *rule.factor;
     }
     return loss;
   }
@@ -99,7 +99,7 @@ struct TokenLossFunction : Function<TokenLossFunction> {
 struct HeadLoss {
   std::int64_t vocabulary;
   double grad_factor;
-  std::int64_t chunk_rows;
+  LossParts parts;
 };
 
 /// A sum that is still zero. On a GPU the first product replaces what is there.
@@ -124,12 +124,15 @@ struct HeadLossFunction : Function<HeadLossFunction> {
     at::Tensor loss = at::zeros({}, wide);
     at::Tensor x_grad = at::empty_like(x_mh);
     const at::Tensor weight_grad = sum_of_nothing(weight.sizes(), wide);
-    for (std::int64_t begin = 0; begin < x_mh.size(0); begin += head.chunk_rows) {
-      const std::int64_t rows = std::min(head.chunk_rows, x_mh.size(0) - begin);
+    for (std::int64_t begin = 0; begin < x_mh.size(0); begin += head.parts.chunk_rows) {
+      const std::int64_t rows = std::min(head.parts.chunk_rows, x_mh.size(0) - begin);
       const at::Tensor part = x_mh.narrow(0, begin, rows);
       at::Tensor logits = detail::product(part, weight.t());
-      loss.add_(kernels::token_loss_tensor(
-          logits, labels_m.narrow(0, begin, rows), head.vocabulary, head.grad_factor));
+      loss.add_(kernels::token_loss_tensor(logits,
+                                           labels_m.narrow(0, begin, rows),
+                                           head.vocabulary,
+                                           head.grad_factor,
+                                           head.parts.rule.smoothing));
       x_grad.narrow(0, begin, rows).copy_(detail::product(logits, weight));
       if (!logits.is_cuda() || !kernels::cuda::add_weight_gradient(weight_grad, logits, part)) {
         detail::accumulate(weight_grad, detail::product(logits.t(), part));
@@ -176,24 +179,28 @@ at::Tensor keyed_dropout(const at::Tensor& x,
 at::Tensor token_loss(const at::Tensor& logits_bsv,
                       const at::Tensor& labels_bs,
                       std::int64_t vocabulary,
-                      std::optional<double> loss_factor) {
+                      const LossRule& rule) {
   const at::ScalarType dtype = logits_bsv.scalar_type();
-  std::optional<double> grad_factor;
+  LossRule used = rule;
+  used.factor = std::nullopt;
   if (at::GradMode::is_enabled() && logits_bsv.requires_grad()) {
-    grad_factor = as_loss(loss_factor.value_or(kernels::loss_grad_scale(dtype)), dtype);
+    used.factor = as_loss(rule.factor.value_or(kernels::loss_grad_scale(dtype)), dtype);
   }
-  return TokenLossFunction::apply(logits_bsv, labels_bs, vocabulary, grad_factor);
+  return TokenLossFunction::apply(logits_bsv, labels_bs, vocabulary, used);
 }
 
 at::Tensor head_loss(const at::Tensor& x_bsh,
                      const at::Tensor& weight_vh,
                      const at::Tensor& labels_bs,
                      std::int64_t vocabulary,
-                     double loss_factor,
-                     std::int64_t chunk_rows) {
-  const double grad_factor = as_loss(loss_factor, x_bsh.scalar_type());
+                     const LossParts& parts) {
+  check(parts.rule.factor.has_value(),
+        ErrorKind::internal,
+        "layer-use",
+        "a head in parts needs the factor of its loss");
+  const double grad_factor = as_loss(*parts.rule.factor, x_bsh.scalar_type());
   return HeadLossFunction::apply(
-      x_bsh, weight_vh, labels_bs, HeadLoss{vocabulary, grad_factor, chunk_rows});
+      x_bsh, weight_vh, labels_bs, HeadLoss{vocabulary, grad_factor, parts});
 }
 
 }  // namespace colossal

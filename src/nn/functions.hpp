@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/config.hpp"
+#include "core/batch.hpp"
 #include "nn/kernels/attention.hpp"
 #include "nn/kernels/dropout.hpp"
 
@@ -79,21 +80,26 @@ struct LinearSize {
 
 /// Scalar sum over labelled tokens of the cross entropy (fp32 for 16 bits), see
 /// kernels::token_loss. Consumes logits_bsv: where a gradient is wanted they are overwritten by it,
-/// so nobody may use them after. `loss_factor`: the gradient that this sum will get, where it is
+/// so nobody may use them after. `rule.factor`: the gradient that this sum will get, where it is
 /// known already; then backward does not pass over the logits again.
 [[nodiscard]] at::Tensor token_loss(const at::Tensor& logits_bsv,
                                     const at::Tensor& labels_bs,
                                     std::int64_t vocabulary,
-                                    std::optional<double> loss_factor = std::nullopt);
+                                    const LossRule& rule = {});
 
-/// token_loss(linear(x_bsh, weight_vh), labels_bs) whose logits exist for `chunk_rows` tokens at a
-/// time: the gradients of x and of the weight, the latter summed in fp32 at least, are computed
-/// with them, and kept for backward. Only where a gradient is wanted.
+/// How head_loss() goes through its tokens.
+struct LossParts {
+  std::int64_t chunk_rows = 0;  ///< tokens whose logits exist at a time
+  LossRule rule;                ///< with a factor
+};
+
+/// token_loss(linear(x_bsh, weight_vh), labels_bs) whose logits exist for some tokens at a time:
+/// the gradients of x and of the weight, the latter summed in fp32 at least, are computed with
+/// them, and kept for backward. Only where a gradient is wanted.
 [[nodiscard]] at::Tensor head_loss(const at::Tensor& x_bsh,
                                    const at::Tensor& weight_vh,
                                    const at::Tensor& labels_bs,
                                    std::int64_t vocabulary,
-                                   double loss_factor,
-                                   std::int64_t chunk_rows);
+                                   const LossParts& parts);
 
 }  // namespace colossal

@@ -68,19 +68,18 @@ class Dropout : public Layer {
 };
 
 /// Sum over labelled tokens of the cross entropy of logits_bsv (padded vocabulary columns excluded)
-/// with labels_bs. Consumes the logits: nobody may use them after. `loss_factor`:
-/// Batch::loss_factor.
+/// with labels_bs, smoothed as `rule` says. Consumes the logits: nobody may use them after.
 class TokenLoss : public Layer {
  public:
   virtual at::Tensor forward(const at::Tensor& logits_bsv,
                              const at::Tensor& labels_bs,
-                             std::optional<double> loss_factor) = 0;
+                             const LossRule& rule) = 0;
   /// forward(head.forward(x_bsh)), without logits of all tokens at once where
   /// LayerFactory::logit_rows() says so.
   virtual at::Tensor forward_head(Linear& head,
                                   const at::Tensor& x_bsh,
                                   const at::Tensor& labels_bs,
-                                  std::optional<double> loss_factor) = 0;
+                                  const LossRule& rule) = 0;
 };
 
 /// Which results of layers backward computes again instead of keeping them; the values are the

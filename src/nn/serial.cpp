@@ -266,24 +266,24 @@ class SerialTokenLoss : public TokenLoss {
 
   at::Tensor forward(const at::Tensor& logits_bsv,
                      const at::Tensor& labels_bs,
-                     std::optional<double> loss_factor) override {
-    return token_loss(logits_bsv, labels_bs, vocabulary_, loss_factor);
+                     const LossRule& rule) override {
+    return token_loss(logits_bsv, labels_bs, vocabulary_, rule);
   }
 
   at::Tensor forward_head(Linear& head,
                           const at::Tensor& x_bsh,
                           const at::Tensor& labels_bs,
-                          std::optional<double> loss_factor) override {
+                          const LossRule& rule) override {
     const std::int64_t rows = std::min(logit_rows_.value_or(labels_bs.numel()), labels_bs.numel());
     if (rows < labels_bs.numel() && !at::GradMode::is_enabled()) {
-      return loss_in_parts(head, x_bsh.flatten(0, 1), labels_bs.flatten(), rows);
+      return loss_in_parts(head, x_bsh.flatten(0, 1), labels_bs.flatten(), {rows, rule});
     }
-    if (rows == labels_bs.numel() || !loss_factor) {
-      return forward(head.forward(x_bsh), labels_bs, loss_factor);
+    if (rows == labels_bs.numel() || !rule.factor) {
+      return forward(head.forward(x_bsh), labels_bs, rule);
     }
     const std::vector<Parameter*> weights = head.parameters();
     check(weights.size() == 1, ErrorKind::internal, "layer-use", "a head has a weight and no bias");
-    return head_loss(x_bsh, weights[0]->tensor(), labels_bs, vocabulary_, *loss_factor, rows);
+    return head_loss(x_bsh, weights[0]->tensor(), labels_bs, vocabulary_, {rows, rule});
   }
 
   std::vector<Parameter*> parameters() override { return {}; }
@@ -292,12 +292,12 @@ class SerialTokenLoss : public TokenLoss {
   at::Tensor loss_in_parts(Linear& head,
                            const at::Tensor& x_mh,
                            const at::Tensor& labels_m,
-                           std::int64_t rows) {
+                           const LossParts& parts) {
     at::Tensor sum;
-    for (std::int64_t begin = 0; begin < labels_m.size(0); begin += rows) {
-      const std::int64_t count = std::min(rows, labels_m.size(0) - begin);
+    for (std::int64_t begin = 0; begin < labels_m.size(0); begin += parts.chunk_rows) {
+      const std::int64_t count = std::min(parts.chunk_rows, labels_m.size(0) - begin);
       const at::Tensor logits = head.forward(x_mh.narrow(0, begin, count).unsqueeze(0));
-      const at::Tensor loss = forward(logits, labels_m.narrow(0, begin, count), std::nullopt);
+      const at::Tensor loss = forward(logits, labels_m.narrow(0, begin, count), parts.rule);
       sum = sum.defined() ? sum.add(loss) : loss;
     }
     return sum;

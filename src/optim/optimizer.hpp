@@ -61,6 +61,13 @@ struct UnusedPattern {
 [[nodiscard]] std::vector<UnusedPattern> unused_patterns(const OptimizerConfig& config,
                                                          std::span<const std::string> names);
 
+/// A state of a parameter that every rank keeps whole and alike, because it is small.
+struct WholeState {
+  int param = 0;  ///< as Segment::param
+  std::string_view name;
+  at::Tensor values;  ///< fp64 in host memory, without the padding of the parameter
+};
+
 /// Update rule over flat shards. One update is sweeps() sweeps, each over all shards, in as many
 /// calls as a store likes; apply_update() does it.
 class Optimizer {
@@ -69,24 +76,36 @@ class Optimizer {
   /// Names of the states kept per master element ("exp_avg", "exp_avg_sq"); may be
   /// none.
   [[nodiscard]] virtual std::vector<std::string_view> states() const = 0;
-  /// 1, or 2 where a parameter's update depends on norms of the whole parameter (lamb, lars).
+  /// 1; more where a parameter's update depends on sums over the whole parameter: 2 (lamb, lars)
+  /// or 3 (adafactor). All but the last measure.
   [[nodiscard]] virtual int sweeps() const = 0;
   /// What a sweep does with the states.
   [[nodiscard]] virtual StateAccess access(int sweep) const = 0;
   /// One sweep over some shards. The last one updates masters, their working copies and states in
   /// place; states of 16 bits are rounded at random, working copies to nearest. `groups` is indexed
-  /// by Segment::param. `sums`, [2, parameters] fp64, is used by two sweeps only: the first adds
-  /// the squares of weights (row 0) and of updates before their rate (lamb) or gradients (lars)
-  /// (row 1) of what it sees, the second reads those of whole parameters. Errors: internal
-  /// "optimizer-state" if a shard lacks a state, "optimizer-dtype" for an array of a foreign type.
+  /// by Segment::param. A sweep that measures adds to `sums`, fp64 of sum_borders(), what it sees;
+  /// the next one reads there the sums of whole parameters. Errors: internal "optimizer-state" if a
+  /// shard lacks a state, "optimizer-dtype" for an array of a foreign type.
   virtual void sweep(int index,
                      std::span<FlatShard> shards,
                      std::span<const ParamGroup> groups,
                      const StepInfo& info,
                      at::Tensor& sums) const = 0;
+  /// Where the sums of each parameter begin in what a measuring sweep adds to, and their number at
+  /// the end. By default two a parameter: the squares of its weights, and those of its updates
+  /// before their rate (lamb) or of its gradients (lars).
+  [[nodiscard]] virtual std::vector<std::int64_t> sum_borders(int sweep,
+                                                              std::int64_t num_params) const;
+  /// Told the sums of whole parameters after each measuring sweep, the same on every rank.
+  virtual void take_sums(int /*sweep*/, const StepInfo& /*info*/, const at::Tensor& /*sums*/) {}
+  /// Makes the whole states, before the first sweep; `parameters` is indexed by Segment::param.
+  /// Does nothing for optimizers that have none.
+  virtual void prepare(std::span<Parameter* const> /*parameters*/, const Mesh& /*mesh*/) {}
+  /// States beside those of the shards; to be saved and loaded with them.
+  [[nodiscard]] virtual std::span<const WholeState> whole_states() const { return {}; }
 };
 
-/// Table by optimizer.type: adamw, adam, sgd, lamb, lars.
+/// Table by optimizer.type: adamw, adam, sgd, lamb, lars, lion, adafactor.
 [[nodiscard]] const Registry<Optimizer, const OptimizerConfig&>& optimizers();
 
 }  // namespace colossal

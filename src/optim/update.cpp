@@ -27,17 +27,17 @@ void for_each_run(std::span<FlatShard> shards, const ShardCall& call) {
   }
 }
 
-at::Tensor& sums_of(LocalSums& local,
-                    const AxisSet& shard_axes,
-                    std::span<Parameter* const> parameters) {
+at::Tensor& sums_of(LocalSums& local, const AxisSet& shard_axes, std::int64_t num_sums) {
   at::Tensor& sums = local[shard_axes.to_ulong()];
   if (!sums.defined()) {
-    sums = at::zeros({2, std::ssize(parameters)}, at::kDouble);
+    sums = at::zeros({num_sums}, at::kDouble);
   }
   return sums;
 }
 
+/// `borders`: where the sums of each parameter begin.
 at::Tensor add_up(const LocalSums& local,
+                  const std::vector<std::int64_t>& borders,
                   std::span<Parameter* const> parameters,
                   const ParallelContext& context) {
   AxisSet shard_axes;
@@ -45,15 +45,12 @@ at::Tensor add_up(const LocalSums& local,
     shard_axes |= AxisSet(axes);
   }
   const detail::Copies copies(parameters, shard_axes, context.mesh());
-  at::Tensor total = at::zeros({2, std::ssize(parameters)}, at::kDouble);
-  auto* const out = total.data_ptr<double>();
-  const std::int64_t num_params = std::ssize(parameters);
+  at::Tensor total = at::zeros({borders.back()}, at::kDouble);
   for (const auto& [axes, sums] : local) {
-    const auto* const in = sums.const_data_ptr<double>();
-    for (std::int64_t p = 0; p < num_params; ++p) {
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
       const double divisor = copies.of(static_cast<int>(p), AxisSet(axes));
-      out[p] += in[p] / divisor;
-      out[num_params + p] += in[num_params + p] / divisor;
+      const std::int64_t count = borders[p + 1] - borders[p];
+      total.narrow(0, borders[p], count).add_(sums.narrow(0, borders[p], count).div(divisor));
     }
   }
   context.comm(copies.group()).all_reduce(total).wait();
@@ -62,7 +59,7 @@ at::Tensor add_up(const LocalSums& local,
 
 }  // namespace
 
-void apply_update(const Optimizer& optimizer,
+void apply_update(Optimizer& optimizer,
                   const ShardVisitor& visit,
                   std::span<const ParamGroup> groups,
                   const StepInfo& info,
@@ -71,15 +68,19 @@ void apply_update(const Optimizer& optimizer,
   at::Tensor total;
   for (int index = 0; index < optimizer.sweeps(); ++index) {
     const bool measures = index + 1 < optimizer.sweeps();
+    const std::vector<std::int64_t> borders =
+        measures ? optimizer.sum_borders(index, std::ssize(parameters))
+                 : std::vector<std::int64_t>{};
     LocalSums local;
     const ShardCall sweep = [&](std::span<FlatShard> run) {
-      at::Tensor& sums = measures ? sums_of(local, run.front().shard_axes, parameters) : total;
+      at::Tensor& sums = measures ? sums_of(local, run.front().shard_axes, borders.back()) : total;
       optimizer.sweep(index, run, groups, info, sums);
     };
     visit(optimizer.access(index),
           [&](std::span<FlatShard> shards) { for_each_run(shards, sweep); });
     if (measures) {
-      total = add_up(local, parameters, context);
+      total = add_up(local, borders, parameters, context);
+      optimizer.take_sums(index, info, total);
     }
   }
 }

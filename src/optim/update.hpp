@@ -19,12 +19,12 @@ using ShardCall = std::function<void(std::span<FlatShard>)>;
 using ShardVisitor = std::function<void(StateAccess, const ShardCall&)>;
 
 /// One update of masters, states and working copies. `parameters` is indexed by Segment::param, as
-/// `groups`. Communicates: lamb and lars one all-reduce of 2 doubles per parameter between their
-/// sweeps, over the axes that shard parameters or shards; nothing if none does. Every contribution
-/// is divided by the number of ranks that hold an equal one, so norms are those of the whole
-/// parameter whatever the layout. All ranks must agree beforehand to update or to skip. Errors:
-/// those of Optimizer::sweep().
-void apply_update(const Optimizer& optimizer,
+/// `groups`. Communicates: after each sweep that measures one all-reduce of its sums (lamb and
+/// lars: 2 doubles a parameter; adafactor: rows + columns + 1, then 1), over the axes that shard
+/// parameters or shards; nothing if none does. Every contribution is divided by the number of ranks
+/// that hold an equal one, so norms are those of the whole parameter whatever the layout. All ranks
+/// must agree beforehand to update or to skip. Errors: those of Optimizer::sweep().
+void apply_update(Optimizer& optimizer,
                   const ShardVisitor& visit,
                   std::span<const ParamGroup> groups,
                   const StepInfo& info,

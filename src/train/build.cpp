@@ -20,6 +20,7 @@ std::unique_ptr<Loader> make_loader(const Config& config,
   const LoaderSpec spec{.order = order_spec(config),
                         .micro_batch = config.train.micro_batch_size,
                         .num_micro_batches = config.train.gradient_accumulation,
+                        .ramp = config.train.batch_ramp,
                         .workers = config.data.workers,
                         .prefetch = config.data.prefetch};
   const DataShard shard{mesh.index(data_axes()), mesh.size(data_axes())};
@@ -59,6 +60,7 @@ TrainerParts build(const Config& config,
   parts.optimizer = optimizers().make(yaml_word(config.optimizer.type), config.optimizer);
   static_cast<LiveModel&>(parts) = build_model(config, context, parts.optimizer->states());
   parts.groups = make_groups(config.optimizer, *parts.store);
+  parts.optimizer->prepare(parts.store->parameters(), context.mesh());
   return parts;
 }
 

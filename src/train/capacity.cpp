@@ -57,6 +57,22 @@ std::optional<Overrun> device_overrun(const PlanReport& plan, const Capacity& ca
                  .share = MemoryShare::device};
 }
 
+std::optional<Overrun> budget_overrun(const PlanReport& plan) {
+  const auto lacking = [](const RankBytes& rank) { return bytes_of(rank, MemoryShare::budget); };
+  const RankBytes& worst = *std::ranges::max_element(plan.ranks, {}, lacking);
+  if (lacking(worst) <= 0) {
+    return std::nullopt;
+  }
+  return Overrun{
+      .rank = worst.rank,
+      .missing = lacking(worst),
+      .text = fmt::format("what gemini may use for gathered weights on rank {} is {} less "
+                          "than its neediest block needs",
+                          worst.rank,
+                          size_text(lacking(worst))),
+      .share = MemoryShare::budget};
+}
+
 std::optional<Overrun> machine_overrun(const PlanReport& plan, const Capacity& capacity) {
   const MemoryShare share = capacity.apart ? MemoryShare::host : MemoryShare::both;
   const std::int64_t all = fullest_machine(plan, share);
@@ -81,6 +97,9 @@ std::optional<Overrun> machine_overrun(const PlanReport& plan, const Capacity& c
 }  // namespace
 
 std::int64_t bytes_of(const RankBytes& rank, MemoryShare share) {
+  if (share == MemoryShare::budget) {
+    return -rank.slack.value_or(0);
+  }
   return (share == MemoryShare::host ? 0 : rank.total()) +
          (share == MemoryShare::device ? 0 : rank.host);
 }
@@ -102,6 +121,7 @@ std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity)
     return std::nullopt;
   }
   std::optional<Overrun> over = device_overrun(plan, capacity);
+  over = over ? over : budget_overrun(plan);
   return over ? over : machine_overrun(plan, capacity);
 }
 

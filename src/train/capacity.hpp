@@ -24,9 +24,14 @@ struct Capacity {
 [[nodiscard]] Capacity capacity_of(const Config& config);
 
 /// Which bytes of a rank share one memory.
-enum class MemoryShare : std::uint8_t { device, host, both };
+enum class MemoryShare : std::uint8_t {
+  device,
+  host,
+  both,
+  budget  ///< what gemini lets gathered weights take: const_budget, or what auto has measured
+};
 
-/// Bytes of a rank that lie in this memory.
+/// Bytes of a rank that lie in this memory; of a budget what it lacks, below 0 where it has room.
 [[nodiscard]] std::int64_t bytes_of(const RankBytes& rank, MemoryShare share);
 
 /// What of a plan does not fit.
@@ -37,7 +42,8 @@ struct Overrun {
   MemoryShare share = MemoryShare::device;  ///< what would have to be less
 };
 
-/// Nothing if the plan fits: on every device, and all ranks of a machine together in its memory.
+/// Nothing if the plan fits: on every device, in the budgets of gathered weights, and all ranks of
+/// a machine together in its memory.
 [[nodiscard]] std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity);
 
 }  // namespace colossal

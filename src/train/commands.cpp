@@ -11,9 +11,10 @@
 
 namespace colossal {
 
-int check_data(const Loaded& found, bool json) {
-  Loaded loaded = found;
-  resolve_vocabulary(loaded.config);
+namespace {
+
+int check_loaded(Loaded loaded, bool json) {
+  resolve_vocabulary(loaded);
   const OpenedData data = open_data(loaded.config);
   const DataFindings findings = check_with_data(loaded, *data.train);
   fmt::print("{}", render(findings.diagnostics, diagnostic_form(json, STDOUT_FILENO)));
@@ -25,6 +26,12 @@ int check_data(const Loaded& found, bool json) {
     fmt::print("{}\n", data.eval->summary());
   }
   return 0;
+}
+
+}  // namespace
+
+int check_data(const Loaded& loaded, bool json) {
+  return with_places(loaded, [&] { return check_loaded(loaded, json); });
 }
 
 }  // namespace colossal

@@ -6,6 +6,7 @@
 #include "core/log.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,13 @@ struct ConfigOptions {
   std::string run_time;               ///< ${run.time} as the launcher took it; empty: taken here
 };
 
+/// What a run wants to have exported at its end.
+struct WeightsExport {
+  std::string checkpoint;
+  std::string file;
+  std::string dtype;  ///< fp32 or fp64
+};
+
 /// Command line of `train`.
 struct TrainOptions {
   ConfigOptions config;
@@ -32,11 +40,13 @@ struct TrainOptions {
   std::optional<std::string> output_dir;  ///< beats run.output_dir
   bool overwrite = false;
   bool dry_run = false;
+  bool use_job_deadline = false;        ///< stops before the job that it runs in ends
   int max_restarts = 0;                 ///< --nproc: starts again after ranks were lost or killed
   double restart_delay_seconds = 5;     ///< before the first one; doubles
   std::vector<std::string> allow;       ///< --allow: resume differences the user accepts
   std::optional<log::Level> log_level;  ///< -q, -v: beats logging.level
   std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc and env.json
+  std::function<void(const WeightsExport&)> export_weights;  ///< for checkpoint.export_at_end
 };
 
 /// Command line of `plan`.
@@ -64,6 +74,7 @@ struct EvalOptions {
   std::optional<std::string> config;    ///< unset: the configuration stored in the checkpoint
   ConfigOptions more;                   ///< overlays and --set; its `config` is not used
   std::optional<std::string> nproc;     ///< "auto" or a number
+  LaunchFlags launch;                   ///< which launcher else, and where rank 0 is
   std::optional<log::Level> log_level;  ///< -q, -v: beats logging.level
   std::vector<std::string> arguments;   ///< argv[1..], for re-execution by --nproc
 };

@@ -21,8 +21,6 @@
 namespace colossal {
 namespace {
 
-constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
-
 /// What is measured without --config: small enough for two cores.
 constexpr std::string_view kCpuModel = R"(version: 1
 run: {name: bench, device: cpu}

@@ -19,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
-
 int validate_one(const std::string& path, const ValidateOptions& options, const DataCheck& data) {
   const Loaded loaded = load(path, load_options(options.more, options.world_size));
   const bool json = options.more.json_diagnostics;

@@ -26,12 +26,12 @@
 namespace colossal {
 namespace {
 
-constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
-
 /// The stored configuration is resolved for the number of processes that trained; these keys follow
 /// from the number that evaluates.
-constexpr std::array<const char*, 3> kFollowsWorld = {
-    "parallel.data=auto", "train.global_batch_size=null", "train.gradient_accumulation=null"};
+constexpr std::array<const char*, 4> kFollowsWorld = {"parallel.data=auto",
+                                                      "train.global_batch_size=null",
+                                                      "train.gradient_accumulation=null",
+                                                      "train.batch_ramp=null"};
 /// Makes the configuration's own rules demand evaluation data.
 constexpr const char* kEvaluates = "eval.at_end=true";
 /// Where messages say that such a value comes from.
@@ -145,8 +145,10 @@ int run_rank(const EvalOptions& options, const EvalInput& input, const LaunchOpt
   log::configure({.level = options.log_level.value_or(log_level(config.logging.level)),
                   .rank = launch.rank,
                   .folder = {}});
-  return run_connected(
-      config, launch, [&](World& world) { return run_evaluation(config, input, world); });
+  const auto evaluate = [&](World& world) {
+    return with_places(*loaded, [&] { return run_evaluation(config, input, world); });
+  };
+  return with_places(*loaded, [&] { return run_connected(config, launch, evaluate); });
 }
 
 /// Starts the processes that --nproc asks for, after one look at the config and the data.
@@ -158,7 +160,10 @@ int run_processes(const EvalOptions& options, const EvalInput& input, int proces
   if (!loaded) {
     return kConfigExit;
   }
-  static_cast<void>(open_split(loaded->config, Split::eval));
+  with_places(*loaded, [&] {
+    static_cast<void>(open_split(loaded->config, Split::eval));
+    return 0;
+  });
   return launch_local({.num_processes = processes, .arguments = without_nproc(options.arguments)})
       .exit_code;
 }
@@ -167,11 +172,14 @@ int run_processes(const EvalOptions& options, const EvalInput& input, int proces
 
 int run_eval(const EvalOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
-  const LaunchOptions launch = detect_launch();
+  const LaunchOptions launch = detect_launch(options.launch);
+  if (!launch.warning.empty()) {
+    log::warn("{}", launch.warning);
+  }
   const EvalInput input = read_input(options);
   if (options.nproc) {
     refuse_nested_launch(launch);
-    const int processes = num_processes(*options.nproc, 0);
+    const int processes = processes_of(*options.nproc, eval_config(options, input, {}, false));
     if (processes > 1) {
       return run_processes(options, input, processes);
     }

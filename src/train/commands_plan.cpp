@@ -24,8 +24,6 @@
 namespace colossal {
 namespace {
 
-constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
-
 void write_lr_plot(const std::string& path, const Config& config, std::int64_t total_steps) {
   std::ofstream file(path);
   file << lr_plot(config, total_steps);
@@ -77,18 +75,12 @@ std::optional<OpenedData> data_of(const Config& config) {
   }
 }
 
-}  // namespace
-
-int run_plan(const PlanOptions& options) {
-  const std::optional<Loaded> loaded = load_sized(
-      options.config, plan_load_options(options.config, options.world_size, options.gpu_memory));
-  if (!loaded) {
-    return kConfigExit;
-  }
-  const Config& config = loaded->config;
+/// What `plan` prints of a configuration without errors. Returns the exit code.
+int plan_loaded(const Loaded& loaded, const PlanOptions& options) {
+  const Config& config = loaded.config;
   const std::optional<OpenedData> data = data_of(config);
   if (data) {
-    const int code = report_findings(check_with_data(*loaded, *data->train), true);
+    const int code = report_findings(check_with_data(loaded, *data->train), true);
     if (code != 0) {
       return code;
     }
@@ -102,9 +94,20 @@ int run_plan(const PlanOptions& options) {
              options.json ? redact_json(config.secrets, to_json(plan), 2)
                           : redact(config.secrets, to_text(plan)));
   if (options.strict) {
-    refuse_if_over(plan, config);
+    blaming("run.device_memory", [&] { refuse_if_over(plan, config); });
   }
   return 0;
+}
+
+}  // namespace
+
+int run_plan(const PlanOptions& options) {
+  const std::optional<Loaded> loaded = load_sized(
+      options.config, plan_load_options(options.config, options.world_size, options.gpu_memory));
+  if (!loaded) {
+    return kConfigExit;
+  }
+  return with_places(*loaded, [&] { return plan_loaded(*loaded, options); });
 }
 
 int run_estimate(const EstimateOptions& options) {

@@ -18,8 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using Form = SweepOptions::Form;
 
-constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
-
 /// The sweep of a file whose trials are valid and whose folder holds no others; empty after its
 /// errors were written.
 std::optional<Sweep> load_or_report(const SweepOptions& options) {
@@ -108,13 +106,15 @@ int run_sweep_expand(const SweepOptions& options) {
     fmt::print("{}\n", to_json(runs));
     return 0;
   }
+  if (options.form == Form::script) {
+    const char* word = sweep->stops_on_failure ? "stop" : "continue";
+    fmt::print("{} {} {}\n", sweep->parallel, sweep->retries, word);
+  }
   for (const TrialRun& run : runs) {
-    fmt::print(
-        "{}\n",
-        options.form == Form::commands
-            ? command_of(*sweep, run)
-            : fmt::format(
-                  "{}\t{}\t{}\t{}", run.trial.index, run.trial.id, run.state, run.trial.overrides));
+    if (options.form != Form::commands) {
+      fmt::print("{}\t{}\t{}\t", run.trial.index, run.trial.id, run.state);
+    }
+    fmt::print("{}\n", options.form == Form::text ? run.trial.overrides : command_of(*sweep, run));
   }
   return 0;
 }

@@ -10,14 +10,15 @@ namespace colossal {
 struct SweepOptions {
   std::string file;
   /// How results are printed.
-  enum class Form : std::uint8_t { text, json, commands, csv } form = Form::text;
+  enum class Form : std::uint8_t { text, json, commands, script, csv } form = Form::text;
   bool accept = false;            ///< folders of trials that the sweep no longer has are fine
   bool json_diagnostics = false;  ///< --diagnostics json
 };
 
 /// Prints one line a trial once all of them are valid: index, id, state and overrides with tabs
-/// between; as commands: what starts it or continues it. Each returns the exit code. Errors: config
-/// "sweep-changed".
+/// between; as commands: what starts it or continues it; as script: both, below a line of
+/// run.parallel, retries and on_failure, for scripts/sweep.sh. Each returns the exit code. Errors:
+/// config "sweep-changed".
 int run_sweep_expand(const SweepOptions& options);
 /// Prints how far each trial is.
 int run_sweep_status(const SweepOptions& options);

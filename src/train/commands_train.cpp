@@ -4,6 +4,7 @@
 #include "core/log.hpp"
 #include "train/commands.hpp"
 #include "train/commands_config.hpp"
+#include "train/environment.hpp"
 #include "train/failure_record.hpp"
 #include "train/session.hpp"
 #include "train/signals.hpp"
@@ -19,8 +20,6 @@
 
 namespace colossal {
 namespace {
-
-constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
 
 int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWatch& signals) {
   LoadOptions load = train_load_options(options);
@@ -53,18 +52,20 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWat
     return loaded.has_value();
   };
   std::optional<TrainSession> session;  // outlives an error: its folder stays locked meanwhile
-  return run_connected(
-      Config(loaded->config),
-      launch,
-      [&](World& world) {
-        if (reload && !load_again(world.comm())) {
-          return kConfigExit;
-        }
-        const int code = session.emplace(options, *loaded, world, signals, failures).run();
-        session.reset();
-        return code;
-      },
-      [&](const RunFailure& failure) { failures.write(failure); });
+  const auto train = [&](World& world) {
+    if (reload && !load_again(world.comm())) {
+      return kConfigExit;
+    }
+    const int code = with_places(
+        *loaded, [&] { return session.emplace(options, *loaded, world, signals, failures).run(); });
+    session.reset();
+    return code;
+  };
+  return with_places(*loaded, [&] {
+    return run_connected(Config(loaded->config), launch, train, [&](const RunFailure& failure) {
+      failures.write(failure);
+    });
+  });
 }
 
 }  // namespace
@@ -87,6 +88,9 @@ int run_train(const TrainOptions& given) {
         "restarts-without-nproc",
         "--max-restarts starts the ranks of --nproc again, and there is no --nproc\n  fix   add "
         "--nproc 1 or more; other launchers restart their ranks themselves");
+  if (options.use_job_deadline) {
+    static_cast<void>(job_end_time());  // that it is known, before anything begins
+  }
   SignalWatch signals(options.dry_run ? SignalWatch::Mode::leave : SignalWatch::Mode::hold,
                       found.mode == "single" ? 0 : ::getppid());
   if (options.nproc) {

@@ -21,13 +21,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kName = "metrics.csv";
-constexpr std::array<std::string_view, 28> kColumns = {
+constexpr std::array<std::string_view, 29> kColumns = {
     "t",          "attempt",      "kind",          "step",       "epoch",
     "samples",    "tokens",       "loss",          "ppl",        "lr",
     "grad_norm",  "clipped",      "loss_scale",    "skipped",    "step_time",
     "data_time",  "tokens_per_s", "mem_peak",      "data_hash",  "batches",
     "seconds",    "device_peak",  "gathered_peak", "host_bytes", "pinned_bytes",
-    "nvme_bytes", "accuracy",     "host_time"};
+    "nvme_bytes", "accuracy",     "host_time",     "batch_size"};
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;

@@ -153,12 +153,14 @@ Config checked_elsewhere(Config config) {
 
 std::unique_ptr<const Dataset> open_split(const Config& config, Split split) {
   const bool rows = config.model.type == ModelType::mlp;
-  return open_dataset({.data = config.data,
-                       .vocab_size = rows ? config.model.out_features : config.model.vocab_size,
-                       .seed = config.run.seed,
-                       .split = split,
-                       .num_features = rows ? config.model.in_features : 0,
-                       .threads = at::get_num_threads()});
+  return blaming(split == Split::train ? "data.train" : "data.eval", [&] {
+    return open_dataset({.data = config.data,
+                         .vocab_size = rows ? config.model.out_features : config.model.vocab_size,
+                         .seed = config.run.seed,
+                         .split = split,
+                         .num_features = rows ? config.model.in_features : 0,
+                         .threads = at::get_num_threads()});
+  });
 }
 
 OpenedData open_data(const Config& config) {

@@ -2,12 +2,14 @@
 #include "train/environment.hpp"
 
 #include "build_info.hpp"
+#include "core/error.hpp"
 #include "core/system.hpp"
 #include "train/commands.hpp"
 
 #include <fmt/chrono.h>
 
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -15,6 +17,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 
@@ -45,6 +48,7 @@ constexpr std::array kVariables = {"RANK",
                                    "SLURM_STEP_ID",
                                    "SLURM_PROCID",
                                    "SLURM_STEP_NODELIST",
+                                   "SLURM_JOB_END_TIME",
                                    "COLOSSAL_FAULT"};
 
 /// Field 22 of /proc/PID/stat: start time in clock ticks after boot; -1 if unreadable.
@@ -81,6 +85,20 @@ double seconds_since_process_start(const LaunchOptions& launch) {
     return -1;
   }
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 - start;
+}
+
+double job_end_time() {
+  const char* told = std::getenv("SLURM_JOB_END_TIME");  // NOLINT(concurrency-mt-unsafe): not set
+  const std::string_view text = told == nullptr ? "" : told;
+  std::int64_t seconds = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  check(error == std::errc{} && stop == text.data() + text.size() && seconds > 0,
+        ErrorKind::environment,
+        "job-deadline",
+        "--use-job-deadline: SLURM_JOB_END_TIME {}\n  fix   start in a Slurm job that has a time "
+        "limit, or set run.max_time",
+        told == nullptr ? "is not set" : fmt::format("is '{}', not seconds since 1970", text));
+  return static_cast<double>(seconds);
 }
 
 std::string utc_time(std::int64_t unix_seconds) {

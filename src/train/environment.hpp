@@ -17,6 +17,10 @@ namespace colossal {
 /// `--nproc` spawned, since its launcher was. Negative if the system does not tell.
 [[nodiscard]] double seconds_since_process_start(const LaunchOptions& launch);
 
+/// When the Slurm job of this process ends, in seconds since 1970. Errors: environment
+/// "job-deadline" if SLURM_JOB_END_TIME does not say so.
+[[nodiscard]] double job_end_time();
+
 /// Seconds since 1970 as UTC time, "2026-11-28T12:00:00Z".
 [[nodiscard]] std::string utc_time(std::int64_t unix_seconds);
 

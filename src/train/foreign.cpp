@@ -50,7 +50,7 @@ Error to_error(const std::exception& error) {
 }
 
 std::string to_text(const Error& error) {
-  return fmt::format("error: {}\n", log::with_id(error.what(), error.id()));
+  return log::error_text(error) + "\n";
 }
 
 void write_error(const Error& error) {

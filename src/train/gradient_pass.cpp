@@ -22,7 +22,7 @@ constexpr int kVaried = 20;          // steps that differ before that is told
 constexpr std::int64_t kMostMicroBatches = 16;  // a longer step hides what its start costs
 
 bool alike(const Batch& a, const Batch& b) {
-  return a.first_row == b.first_row && a.training == b.training && a.loss_factor == b.loss_factor &&
+  return a.first_row == b.first_row && a.training == b.training && a.loss == b.loss &&
          std::ranges::equal(a.fields, b.fields, [](const auto& x, const auto& y) {
            return x.first == y.first && x.second.sizes() == y.second.sizes() &&
                   x.second.scalar_type() == y.second.scalar_type();
@@ -41,7 +41,7 @@ void finish_gradients(ChunkStore& store) {
 
 StepSums compute(LiveModel& model, const std::vector<Batch>& micro_batches) {
   model.store->begin_gradients();
-  model.stage->begin_step(micro_batches.front().loss_factor.value_or(1));
+  model.stage->begin_step(micro_batches.front().loss.factor.value_or(1));
   const at::Tensor loss = run_schedule(
       one_stage_schedule(static_cast<int>(micro_batches.size())), micro_batches, *model.stage);
   finish_gradients(*model.store);

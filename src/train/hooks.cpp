@@ -6,6 +6,7 @@
 #include "core/system.hpp"
 #include "core/trace.hpp"
 #include "memory/device_memory.hpp"
+#include "train/checkpoint_hook.hpp"
 #include "train/environment.hpp"
 #include "train/human.hpp"
 #include "train/profiler.hpp"
@@ -23,7 +24,6 @@ namespace colossal {
 namespace {
 
 constexpr std::size_t kRecentSteps = 100;  // the ETA follows the last hundred steps
-constexpr int kMaxFailedSaves = 3;
 
 /// The largest resident set of this process so far.
 std::int64_t peak_memory_bytes() {
@@ -42,13 +42,6 @@ std::string memory_text() {
                : human_gib(static_cast<double>(peak_memory_bytes()));
 }
 
-/// "step  120/19,074" or "eval  step 250", as wide as the widest of a run, so that all lines align.
-std::string label(std::string_view kind, const std::string& place, std::int64_t total) {
-  const std::size_t step = std::string_view("step  /").size() + 2 * thousands(total).size();
-  const std::size_t other = std::string_view("eval  step ").size() + std::to_string(total).size();
-  return fmt::format("{:<{}}", fmt::format("{}  {}", kind, place), std::max(step, other));
-}
-
 MetricRecord event(std::string_view kind, const Trainer& trainer, std::int64_t step) {
   return {{"t", unix_time()}, {"attempt", trainer.state().attempt}, {"kind", kind}, {"step", step}};
 }
@@ -62,6 +55,12 @@ std::string coverage(const EvalReport& report) {
 }
 
 }  // namespace
+
+std::string console_label(std::string_view kind, const std::string& place, std::int64_t total) {
+  const std::size_t step = std::string_view("step  /").size() + 2 * thousands(total).size();
+  const std::size_t other = std::string_view("eval  step ").size() + std::to_string(total).size();
+  return fmt::format("{:<{}}", fmt::format("{}  {}", kind, place), std::max(step, other));
+}
 
 bool LogCadence::due(std::int64_t step, std::int64_t total) {
   return std::exchange(first_, false) || step % every_ == 0 || step == total;
@@ -100,8 +99,9 @@ void MetricsHook::on_step(Trainer& trainer, const StepReport& report) {
   if (!cadence_.due(report.step, trainer.parts().total_steps)) {
     return;
   }
-  print(trainer, report);
-  write(record(trainer, report));
+  const MetricRecord json = record(trainer, report);
+  print(trainer, report, json);
+  write(json);
   window_ = {};
 }
 
@@ -134,17 +134,19 @@ double MetricsHook::eta_seconds(const Trainer& trainer) const {
   return left * recent_sum_ / static_cast<double>(recent_.size()) * (1 + side);
 }
 
-void MetricsHook::print(const Trainer& trainer, const StepReport& report) const {
+void MetricsHook::print(const Trainer& trainer,
+                        const StepReport& report,
+                        const MetricRecord& json) const {
   const std::int64_t total = trainer.parts().total_steps;
   const auto steps = static_cast<double>(window_.steps);
   const std::string scale =
       trainer.state().loss_scale
           ? fmt::format("  scale {:g} skip {}", report.loss_scale, trainer.state().skipped)
           : "";
-  log::console(fmt::format(
+  const std::string text = fmt::format(
       "{}  loss {:.4f}  lr {:.2e}  gnorm {:.2f}{}{}  {}/s {}  {:.3g} s/step (data {:.0f}%)"
       "  mem {}  eta {}",
-      label("step", thousands(report.step) + "/" + thousands(total), total),
+      console_label("step", thousands(report.step) + "/" + thousands(total), total),
       window_.loss(),
       report.lr,
       report.grad_norm,
@@ -155,7 +157,8 @@ void MetricsHook::print(const Trainer& trainer, const StepReport& report) const 
       window_.seconds / steps,
       100 * window_.data_seconds / window_.seconds,
       memory_text(),
-      human_duration(eta_seconds(trainer))));
+      human_duration(eta_seconds(trainer)));
+  log::console(text, json.dump());
 }
 
 MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& report) const {
@@ -165,6 +168,7 @@ MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& repor
   json.update({{"epoch", report.epoch},
                {"samples", state.consumed},
                {"tokens", state.consumed * config_.data.seq_length},
+               {"batch_size", report.samples},
                {"loss", window_.loss()},
                {"lr", report.lr},
                {"grad_norm", report.grad_norm},
@@ -190,13 +194,13 @@ MetricRecord MetricsHook::record(const Trainer& trainer, const StepReport& repor
 void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
   const std::string quality = report.accuracy ? fmt::format("acc {:.2f}%", 100 * *report.accuracy)
                                               : fmt::format("ppl {:.2f}", std::exp(report.loss));
-  log::console(
-      fmt::format("{}  loss {:.4f}  {}  {}  {:.1f} s",
-                  label("eval", fmt::format("step {}", report.step), trainer.parts().total_steps),
-                  report.loss,
-                  quality,
-                  coverage(report),
-                  report.seconds));
+  const std::string text = fmt::format(
+      "{}  loss {:.4f}  {}  {}  {:.1f} s",
+      console_label("eval", fmt::format("step {}", report.step), trainer.parts().total_steps),
+      report.loss,
+      quality,
+      coverage(report),
+      report.seconds);
   MetricRecord json = event("eval", trainer, report.step);
   json.update({{"loss", report.loss},
                {"tokens", report.tokens},
@@ -208,6 +212,7 @@ void MetricsHook::on_eval(Trainer& trainer, const EvalReport& report) {
   } else {
     json["ppl"] = std::exp(report.loss);
   }
+  log::console(text, json.dump());
   write(json);
 }
 
@@ -229,72 +234,6 @@ void EvalHook::on_end(Trainer& trainer) {
   if (config_.at_end.value_or(false) && last_step_ != trainer.state().step) {
     last_step_ = trainer.evaluate().step;
   }
-}
-
-CheckpointHook::CheckpointHook(const Config& config, Comm world)
-    : config_(config.checkpoint), run_(config.run.output_dir), world_(std::move(world)) {}
-
-void CheckpointHook::on_start(Trainer& trainer) {
-  const std::int64_t step = trainer.state().step;
-  last_step_ = step > 0 ? step : kNothing;
-}
-
-void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
-  const bool due =
-      config_.every_steps && !report.skipped && report.step % *config_.every_steps == 0;
-  const bool asked = report.save && last_step_ != trainer.state().step;
-  if (!due && !asked) {
-    return;
-  }
-  const bool is_final = trainer.state().step == trainer.parts().total_steps;
-  try {
-    save(trainer);
-    failures_in_a_row_ = 0;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::checkpoint || is_final ||
-        ++failures_in_a_row_ >= kMaxFailedSaves) {
-      throw;
-    }
-    log::error(
-        "[checkpoint] step {} was not saved ({} of {} failures in a row that end the run): {}",
-        trainer.state().step,
-        failures_in_a_row_,
-        kMaxFailedSaves,
-        error.what());
-  }
-}
-
-void CheckpointHook::on_end(Trainer& trainer) {
-  if (config_.at_end && last_step_ != trainer.state().step) {
-    save(trainer);
-  }
-}
-
-void CheckpointHook::on_stop(Trainer& trainer) {
-  if (last_step_ != trainer.state().step) {
-    save(trainer);
-  }
-}
-
-void CheckpointHook::save(Trainer& trainer) {
-  const trace::Scope scope(trace::Phase::checkpoint);
-  const Stopwatch watch;
-  const RunState& state = trainer.state();
-  const std::string name = fmt::format("checkpoints/step-{:08}", state.step);
-  const std::int64_t bytes =
-      save_checkpoint(run_ / "checkpoints",
-                      state,
-                      trainer.records(),
-                      world_,
-                      {.keep_last = config_.keep_last, .attempt = static_cast<int>(state.attempt)});
-  last_step_ = state.step;
-  trainer.add_save(watch.seconds());
-  log::console(
-      fmt::format("{}  saved {} in {:.1f} s -> {}",
-                  label("ckpt", fmt::format("step {}", state.step), trainer.parts().total_steps),
-                  human_bytes(static_cast<double>(bytes), 2),
-                  watch.seconds(),
-                  name));
 }
 
 std::string to_json(const RunStatus& status) {
@@ -343,15 +282,18 @@ void StatusHook::write(const Trainer& trainer, RunStatus status) const {
   run_dir_->update("status.json", to_json(status));
 }
 
-void add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world) {
+CheckpointHook& add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world) {
   const Config& config = trainer.parts().config;
   trainer.add_hook(std::make_unique<MetricsHook>(config, run_dir));
   trainer.add_hook(std::make_unique<EvalHook>(config));
-  trainer.add_hook(std::make_unique<CheckpointHook>(config, world.comm()));
+  auto checkpoints = std::make_unique<CheckpointHook>(config, world.comm());
+  CheckpointHook& added = *checkpoints;
+  trainer.add_hook(std::move(checkpoints));
   trainer.add_hook(std::make_unique<StatusHook>(config, run_dir));
   if (config.logging.profiler) {
     trainer.add_hook(std::make_unique<ProfilerHook>(config, world.comm()));
   }
+  return added;
 }
 
 }  // namespace colossal

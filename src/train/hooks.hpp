@@ -1,4 +1,4 @@
-// What happens beside training? Console line and metrics, evaluation, checkpoints, status file.
+// What happens beside training? Console line and metrics, evaluation, status file.
 #pragma once
 
 #include "comm/comm.hpp"
@@ -21,6 +21,8 @@
 
 namespace colossal {
 
+class CheckpointHook;
+
 /// Is this a step whose numbers are shown? Step 1 of a process, every `every`-th, and the last.
 class LogCadence {
  public:
@@ -31,6 +33,11 @@ class LogCadence {
   std::int64_t every_;
   bool first_ = true;
 };
+
+/// "step  120/19,074" or "eval  step 250", as wide as the widest of a run, so that all lines align.
+[[nodiscard]] std::string console_label(std::string_view kind,
+                                        const std::string& place,
+                                        std::int64_t total);
 
 /// Prints the console lines of config-and-cli section 10 and gives train, eval and resume records
 /// (section 9) to the metric sinks.
@@ -56,7 +63,8 @@ class MetricsHook : public Hook {
   };
 
   void add(const StepReport& report);
-  void print(const Trainer& trainer, const StepReport& report) const;
+  /// `json`: of record().
+  void print(const Trainer& trainer, const StepReport& report, const MetricRecord& json) const;
   [[nodiscard]] MetricRecord record(const Trainer& trainer, const StepReport& report) const;
   void write(const MetricRecord& record) const;
   [[nodiscard]] double tokens_per_second() const;
@@ -81,31 +89,6 @@ class EvalHook : public Hook {
  private:
   EvalConfig config_;
   std::int64_t last_step_ = -1;
-};
-
-/// Saves every checkpoint.every_steps, on request, at the end and before an early stop. A failed
-/// save on the way is logged and training goes on; the third failure in a row and a failed last
-/// save are thrown. Collective.
-/// Errors: those of save_checkpoint.
-class CheckpointHook : public Hook {
- public:
-  /// `world`: all ranks of the run.
-  CheckpointHook(const Config& config, Comm world);
-  void on_start(Trainer& trainer) override;
-  void on_step(Trainer& trainer, const StepReport& report) override;
-  void on_end(Trainer& trainer) override;
-  void on_stop(Trainer& trainer) override;
-
- private:
-  static constexpr std::int64_t kNothing = -1;
-
-  void save(Trainer& trainer);
-
-  CheckpointConfig config_;
-  std::filesystem::path run_;
-  Comm world_;
-  std::int64_t last_step_ = kNothing;  ///< newest step that a checkpoint holds
-  int failures_in_a_row_ = 0;
 };
 
 /// Ends a request to save with the save that all ranks make for it: one signal reaches them at
@@ -155,7 +138,7 @@ class StatusHook : public Hook {
 
 /// Adds the hooks of every run in the order in which they must act: metrics, evaluation,
 /// checkpoint, status, profiler. `run_dir` is null on ranks other than 0 and must outlive
-/// `trainer`.
-void add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world);
+/// `trainer`. Returns the hook that saves.
+CheckpointHook& add_standard_hooks(Trainer& trainer, RunDir* run_dir, const World& world);
 
 }  // namespace colossal

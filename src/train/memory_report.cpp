@@ -1,7 +1,8 @@
-// How is less memory found? The plan of a changed configuration tells what the change saves.
+// What does a run say that has no memory left, and what at its end?
 #include "train/memory_report.hpp"
 
 #include "core/log.hpp"
+#include "train/cheaper_runs.hpp"
 #include "train/foreign.hpp"
 #include "train/human.hpp"
 
@@ -17,86 +18,12 @@
 namespace colossal {
 namespace {
 
-constexpr std::size_t kMaxChanges = 3;
-
 std::string size_text(std::int64_t bytes) {
   return human_binary(static_cast<double>(bytes));
 }
 
-/// A configuration that may need less, and what was changed.
-struct Candidate {
-  std::string change;
-  Config config;
-};
-
-/// The smallest factor of a number above 1.
-std::int64_t smallest_factor(std::int64_t number) {
-  std::int64_t factor = 2;
-  while (factor * factor <= number && number % factor != 0) {
-    ++factor;
-  }
-  return number % factor == 0 ? factor : number;
-}
-
-void add_batch_change(const Config& config, std::vector<Candidate>& candidates) {
-  const std::int64_t micro = config.train.micro_batch_size;
-  if (micro < 2) {
-    return;
-  }
-  const std::int64_t factor = smallest_factor(micro);
-  Candidate& smaller = candidates.emplace_back(
-      Candidate{fmt::format("train.micro_batch_size {} -> {}", micro, micro / factor), config});
-  smaller.config.train.micro_batch_size = micro / factor;
-  smaller.config.train.gradient_accumulation *= factor;
-}
-
-void add_sharding_changes(const Config& config, std::vector<Candidate>& candidates) {
-  const ZeroConfig& zero = config.parallel.zero;
-  for (std::int64_t stage = zero.stage + 1; stage <= 3 && config.parallel.data > 1; ++stage) {
-    Candidate& sharded = candidates.emplace_back(
-        Candidate{fmt::format("parallel.zero.stage {} -> {}", zero.stage, stage), config});
-    sharded.config.parallel.zero.stage = stage;
-  }
-  if (zero.offload == Offload::none) {
-    Candidate& offloaded =
-        candidates.emplace_back(Candidate{"parallel.zero.offload: optimizer", config});
-    offloaded.config.parallel.zero.offload = Offload::optimizer;
-  }
-}
-
-/// In order of what they cost in time: the cheapest first.
-std::vector<Candidate> candidates_of(const Config& config) {
-  std::vector<Candidate> candidates;
-  add_batch_change(config, candidates);
-  if (config.train.activation_checkpoint.mode != RecomputeMode::full) {
-    Candidate& full =
-        candidates.emplace_back(Candidate{"train.activation_checkpoint: full", config});
-    full.config.train.activation_checkpoint = {};
-    full.config.train.activation_checkpoint.mode = RecomputeMode::full;
-  }
-  if (!config.parallel.gemini) {
-    add_sharding_changes(config, candidates);
-    const bool sized = config.run.device_memory.has_value();  // which placement auto needs
-    Candidate& gemini = candidates.emplace_back(Candidate{
-        sized ? "parallel.gemini.placement: auto" : "parallel.gemini.placement: cpu", config});
-    gemini.config.parallel.zero = {};
-    gemini.config.parallel.gemini.emplace().placement =
-        sized ? Placement::automatic : Placement::cpu;
-  }
-  return candidates;
-}
-
 RankBytes plan_of(const Config& config, int rank) {
   return make_plan(config, 0).ranks.at(static_cast<std::size_t>(rank));
-}
-
-/// What a change saves; 0 if the planner does not take it.
-std::int64_t saved_by(const Candidate& candidate, const RankBytes& now, MemoryShare share) {
-  try {
-    return bytes_of(now, share) - bytes_of(plan_of(candidate.config, now.rank), share);
-  } catch (const Error&) {
-    return 0;
-  }
 }
 
 /// "in the forward pass of block 3, micro-batch 1, of step 5".
@@ -154,26 +81,6 @@ std::string percent(double share) {
 
 }  // namespace
 
-std::vector<CheaperRun> cheaper_runs(const Config& config,
-                                     int rank,
-                                     std::int64_t missing,
-                                     MemoryShare share) {
-  const RankBytes now = plan_of(config, rank);
-  std::vector<CheaperRun> runs;
-  for (Candidate& candidate : candidates_of(config)) {
-    const std::int64_t saved = saved_by(candidate, now, share);
-    if (saved > 0) {
-      runs.push_back({std::move(candidate.change), saved});
-    }
-  }
-  const auto enough = [&](const CheaperRun& run) { return run.saved >= missing; };
-  const auto rest = std::stable_partition(runs.begin(), runs.end(), enough);
-  std::stable_sort(
-      rest, runs.end(), [](const CheaperRun& a, const CheaperRun& b) { return a.saved > b.saved; });
-  runs.resize(std::min(runs.size(), kMaxChanges));
-  return runs;
-}
-
 Error out_of_memory(const Refusal& refusal, const Config& config, const RefusedRun& where) {
   const std::string of = refusal.limit
                              ? fmt::format(" of the {} of its device", size_text(*refusal.limit))
@@ -182,6 +89,9 @@ Error out_of_memory(const Refusal& refusal, const Config& config, const RefusedR
       refusal.limit
           ? std::max<std::int64_t>(refusal.allocated + refusal.requested - *refusal.limit, 0)
           : refusal.requested;
+  const RankBytes plan = plan_of(config, where.rank);
+  // The refused request is the first that does not fit; the plan knows how much more would come.
+  const std::int64_t in_all = std::max(missing, refusal.limit ? plan.total() - *refusal.limit : 0);
   // Without a limit it is the host that refused, and what moves there saves nothing.
   const MemoryShare share =
       refusal.limit || capacity_of(config).apart ? MemoryShare::device : MemoryShare::both;
@@ -199,16 +109,35 @@ Error out_of_memory(const Refusal& refusal, const Config& config, const RefusedR
                   size_text(where.step == 0 ? refusal.allocated : where.persistent),
                   size_text(refusal.peak),
                   size_text(missing),
-                  estimate_text(plan_of(config, where.rank)),
-                  fix_text(config, where.rank, missing, share)),
+                  estimate_text(plan),
+                  fix_text(config, where.rank, in_all, share)),
       std::source_location::current()};
+}
+
+Error budget_too_small(const Error& error, const Config& config, const RefusedRun& where) {
+  const std::string_view text = error.what();
+  const RankBytes plan = plan_of(config, where.rank);
+  const std::int64_t missing =
+      std::max({where.budget_missing, bytes_of(plan, MemoryShare::budget), std::int64_t{1}});
+  return {ErrorKind::memory,
+          "budget-too-small",
+          fmt::format("{}\n  estimate  {}{}",  // the same on all ranks: told once
+                      text.substr(0, text.find('\n')),
+                      estimate_text(plan),
+                      fix_text(config, where.rank, missing, MemoryShare::budget)),
+          error.where()};
 }
 
 std::optional<Error> memory_report(const std::exception& error,
                                    const Config& config,
                                    const RefusedRun& where) {
   const std::optional<Refusal> refusal = device_memory().last_refusal();
-  if (!refusal || to_error(error).id() != "out-of-memory") {
+  const Error known = to_error(error);
+  if (known.id() == "budget-too-small") {
+    device_memory().set_limit(std::nullopt);
+    return budget_too_small(known, config, where);
+  }
+  if (!refusal || known.id() != "out-of-memory") {
     return std::nullopt;
   }
   device_memory().set_limit(std::nullopt);

@@ -13,28 +13,15 @@
 #include <exception>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace colossal {
-
-/// A change of the configuration that needs less memory.
-struct CheaperRun {
-  std::string change;      ///< "train.micro_batch_size 8 -> 4"
-  std::int64_t saved = 0;  ///< bytes of this rank, by the plan
-};
-
-/// Up to three changes that make this share of the rank's plan smaller: first those that alone save
-/// `missing` bytes, the least costly in time first; then those that save most.
-[[nodiscard]] std::vector<CheaperRun> cheaper_runs(const Config& config,
-                                                   int rank,
-                                                   std::int64_t missing,
-                                                   MemoryShare share = MemoryShare::device);
 
 /// Where a run was when its device refused: rank, and the step under way (0: none has begun).
 struct RefusedRun {
   int rank = 0;
   std::int64_t step = 0;
-  std::int64_t persistent = 0;  ///< bytes of tensors when the first step began
+  std::int64_t persistent = 0;      ///< bytes of tensors when the first step began
+  std::int64_t budget_missing = 0;  ///< StoreCounters::missing_bytes
 };
 
 /// The report of config-and-cli 6.3 as memory "out-of-memory".
@@ -42,8 +29,14 @@ struct RefusedRun {
                                   const Config& config,
                                   const RefusedRun& where);
 
-/// The same, if `error` says that the device refused; empty for every other error. Lifts the limit
-/// of the device: what is left to do must not fail for it.
+/// What memory "budget-too-small" says of a run: by how much, the estimate and the cheapest
+/// changes.
+[[nodiscard]] Error budget_too_small(const Error& error,
+                                     const Config& config,
+                                     const RefusedRun& where);
+
+/// One of these two, if `error` says that the device refused or that a budget is too small; empty
+/// for every other error. Lifts the limit of the device: what is left to do must not fail for it.
 [[nodiscard]] std::optional<Error> memory_report(const std::exception& error,
                                                  const Config& config,
                                                  const RefusedRun& where);

@@ -1,6 +1,7 @@
 // What will a run do and need? The formulas; the same planner and blocks as the run itself.
 #include "train/plan_report.hpp"
 
+#include "config/batch_sizes.hpp"
 #include "config/load.hpp"
 #include "config/schedule.hpp"
 #include "memory/accounting.hpp"
@@ -94,17 +95,31 @@ std::string schedule_in_words(const Config& config, std::int64_t steps) {
   return fmt::format("lr {:.4g}{}: {}", lr, why, Scheduler(config.scheduler, lr, steps).in_words());
 }
 
+/// "8 to 64 samples by 8 over 10,000 samples: 312 smaller steps"; empty without a ramp.
+std::string ramp_in_words(const TrainConfig& train) {
+  const auto& ramp = train.batch_ramp;
+  return ramp ? fmt::format("{} to {} samples by {} over {} samples: {}",
+                            ramp->start,
+                            train.global_batch_size,
+                            ramp->increment,
+                            thousands(ramp->samples),
+                            counted(BatchSizes(train).ramp_steps(), "smaller step"))
+              : "";
+}
+
 void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_samples) {
   plan.global_batch = config.train.global_batch_size;
   plan.micro_batch = config.train.micro_batch_size;
   plan.accumulation = config.train.gradient_accumulation;
   plan.tokens_per_step = plan.global_batch * config.data.seq_length;
+  plan.batch_ramp = ramp_in_words(config.train);
   if (config.train.epochs && train_samples == 0) {
     return;  // an epoch's length is in the data
   }
   plan.total_steps = total_steps(config, train_samples);
   plan.schedule = schedule_in_words(config, plan.total_steps);
-  const std::int64_t samples = plan.total_steps * plan.global_batch;
+  const std::int64_t samples = BatchSizes(config.train).samples_after(plan.total_steps);
+  plan.total_tokens = samples * config.data.seq_length;
   if (config.train.tokens && *config.train.tokens != samples * config.data.seq_length) {
     plan.steps_note = "rounded up from " + thousands(*config.train.tokens) + " tokens";
   } else if (config.train.samples && *config.train.samples != samples) {
@@ -119,6 +134,7 @@ struct PlanModel {
   std::unique_ptr<ChunkPlanner> planner;
   StoreOptions options;
   std::int64_t num_states = 0;
+  std::int64_t whole_bytes = 0;  ///< of states that every rank holds whole
 };
 
 PlanModel plan_model(const Config& config, const ParallelContext& alone) {
@@ -129,8 +145,15 @@ PlanModel plan_model(const Config& config, const ParallelContext& alone) {
                   .num_states = 0};
   model.uses = param_uses(model.parts.blocks);
   model.planner = make_planner(model.parts.blocks, config);
-  model.num_states = static_cast<std::int64_t>(
-      optimizers().make(yaml_word(config.optimizer.type), config.optimizer)->states().size());
+  const std::unique_ptr<Optimizer> optimizer =
+      optimizers().make(yaml_word(config.optimizer.type), config.optimizer);
+  model.num_states = std::ssize(optimizer->states());
+  std::vector<Parameter*> owned = model.uses.parameters;
+  std::erase_if(owned, [](const Parameter* p) { return !p->spec().tied_to.empty(); });
+  optimizer->prepare(owned, alone.mesh());
+  for (const WholeState& state : optimizer->whole_states()) {
+    model.whole_bytes += static_cast<std::int64_t>(state.values.nbytes());
+  }
   return model;
 }
 
@@ -145,7 +168,7 @@ ChunkBytes chunk_bytes(const PlanModel& model,
                   .num_states = model.num_states,
                   .micro_batches = config.train.gradient_accumulation,
                   .activations = cost.activations,
-                  .other_bytes = loader_bytes(config),
+                  .other_bytes = loader_bytes(config) + model.whole_bytes,
                   .device_bytes = config.run.device_memory.value_or(0),
                   .evaluation_bytes = cost.evaluation_bytes},
                  mesh);
@@ -165,6 +188,27 @@ void fill_chunks(PlanReport& plan,
   plan.gather_bytes_per_step = bytes.gathered;
 }
 
+/// What a checkpoint holds and how many there are at most; total_steps is known or 0.
+void fill_checkpoints(PlanReport& plan, const CheckpointConfig& config, const PlanModel& model) {
+  const auto master = static_cast<std::int64_t>(at::elementSize(model.options.master));
+  const auto state = static_cast<std::int64_t>(at::elementSize(model.options.state));
+  const bool full = config.content == CheckpointContent::full;
+  plan.checkpoint_bytes = plan.parameters * (master + (full ? state * model.num_states : 0)) +
+                          (full ? model.whole_bytes : 0);
+  plan.keep_last = config.keep_last;
+  plan.keeps = thousands(config.keep_last);
+  plan.most_checkpoints = config.keep_last + 1;
+  plan.saves_aside = config.async;
+  if (config.keep_every) {
+    plan.keeps += " + every " + thousands(*config.keep_every);
+    plan.most_checkpoints += plan.total_steps / *config.keep_every;
+  }
+  if (config.keep_best) {
+    plan.keeps += " + best";
+    ++plan.most_checkpoints;
+  }
+}
+
 RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mesh& mesh) {
   RankBytes bytes{.rank = mesh.rank()};
   for (const ParamSpec& spec : model.uses.specs) {
@@ -178,6 +222,7 @@ RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mes
   bytes.activations = chunks.activations;
   bytes.host = chunks.host;
   bytes.nvme = chunks.nvme;
+  bytes.slack = chunks.slack;
   return bytes;
 }
 
@@ -201,11 +246,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   fill_model(plan, config.model);
   plan.parameters = num_parameters(model.parts.blocks);
   plan.flops_per_step = cost.flops * static_cast<double>(plan.accumulation * plan.data);
-  const auto stored =
-      static_cast<std::int64_t>(at::elementSize(model.options.master)) +
-      static_cast<std::int64_t>(at::elementSize(model.options.state)) * model.num_states;
-  plan.checkpoint_bytes = plan.parameters * stored;
-  plan.keep_last = config.checkpoint.keep_last;
+  fill_checkpoints(plan, config.checkpoint, model);
   plan.device_memory = config.run.device_memory.value_or(0);
   plan.output_dir = config.run.output_dir;
   // Ranks that differ in their data alone hold and move the same.

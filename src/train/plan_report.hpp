@@ -5,6 +5,7 @@
 #include "config/config.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct RankBytes {
   std::int64_t buffers = 0;
   std::int64_t host = 0;  ///< beside the device
   std::int64_t nvme = 0;  ///< on disk
+  std::optional<std::int64_t> slack =
+      {};  ///< of the budget of gathered weights, as ChunkBytes::slack
   /// Of the device.
   [[nodiscard]] std::int64_t total() const {
     return weights + grads + optimizer + borrowed + activations + buffers;
@@ -33,11 +36,13 @@ struct PlanReport {
   std::string name;
   std::int64_t world = 1, data = 1, pipeline = 1, sequence = 1, tensor = 1;
   std::int64_t global_batch = 0, micro_batch = 0, accumulation = 0;
-  std::int64_t total_steps = 0;  ///< 0: unknown until the data set is read
-  std::string steps_note;        ///< how a budget became whole steps; may be empty
-  std::string schedule;          ///< the learning rate in words; empty while total_steps is unknown
-  std::int64_t tokens_per_step = 0;
-  std::string unit;  ///< what a token is called: "tokens", "rows" of an mlp
+  std::int64_t total_steps = 0;   ///< 0: unknown until the data set is read
+  std::int64_t total_tokens = 0;  ///< that these steps consume; 0: unknown
+  std::string steps_note;         ///< how a budget became whole steps; may be empty
+  std::string batch_ramp;         ///< how the batch grows, in words; empty: it does not
+  std::string schedule;  ///< the learning rate in words; empty while total_steps is unknown
+  std::int64_t tokens_per_step = 0;  ///< of the full batch
+  std::string unit;                  ///< what a token is called: "tokens", "rows" of an mlp
   std::int64_t parameters = 0;
   std::int64_t vocab = 0, padded_vocab = 0;      ///< 0: the model reads no tokens
   std::string model_note;                        ///< "vocab 61 -> 64", "4 features -> 3 classes"
@@ -46,10 +51,13 @@ struct PlanReport {
   std::int64_t comm_bytes_per_step = 0;    ///< payload handed to gradient reductions by one rank
   std::int64_t gather_bytes_per_step = 0;  ///< parts of weights handed to gathers by one rank
   std::int64_t checkpoint_bytes = 0;
-  std::int64_t keep_last = 0;      ///< checkpoints kept; one more exists while a new one is written
-  std::int64_t device_memory = 0;  ///< bytes that the device of a rank has; 0: unknown
-  std::string output_dir;          ///< where checkpoints go
-  int ranks_per_node = 0;          ///< 0: all ranks on one machine
+  std::int64_t keep_last = 0;         ///< newest checkpoints that are kept
+  std::string keeps;                  ///< all that is kept: "2 + every 5,000 + best"
+  std::int64_t most_checkpoints = 0;  ///< at once, while a new one is written
+  bool saves_aside = false;           ///< checkpoint.async
+  std::int64_t device_memory = 0;     ///< bytes that the device of a rank has; 0: unknown
+  std::string output_dir;             ///< where checkpoints go
+  int ranks_per_node = 0;             ///< 0: all ranks on one machine
   std::vector<std::string>
       data_lines;  ///< Dataset::summary() of train and eval, if the data was opened
   std::vector<RankBytes> ranks;

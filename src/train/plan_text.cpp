@@ -25,11 +25,12 @@ std::string steps_line(const PlanReport& plan) {
     return fmt::format(
         "steps     unknown until the data is read ({} {} per step)\n", tokens, plan.unit);
   }
-  return fmt::format("steps     {}  ({} {}, {} per step{}{})\n",
+  return fmt::format("steps     {}  ({} {}, {} per {}step{}{})\n",
                      thousands(plan.total_steps),
-                     thousands(plan.total_steps * plan.tokens_per_step),
+                     thousands(plan.total_tokens),
                      plan.unit,
                      tokens,
+                     plan.batch_ramp.empty() ? "" : "full ",
                      plan.steps_note.empty() ? "" : "; ",
                      plan.steps_note);
 }
@@ -146,8 +147,8 @@ std::string checkpoint_line(const PlanReport& plan) {
   const auto each = static_cast<double>(plan.checkpoint_bytes);
   std::string text = fmt::format("checkpoint  ~{} each, keep {} -> peak ~{}",
                                  human_bytes(each),
-                                 plan.keep_last,
-                                 human_bytes(each * static_cast<double>(plan.keep_last + 1)));
+                                 plan.keeps,
+                                 human_bytes(each * static_cast<double>(plan.most_checkpoints)));
   if (!plan.output_dir.empty()) {
     std::error_code failed;
     const std::filesystem::path folder = existing_part(plan.output_dir);
@@ -156,7 +157,9 @@ std::string checkpoint_line(const PlanReport& plan) {
                         folder.string(),
                         failed ? "unknown" : human_bytes(static_cast<double>(space.available), 0));
   }
-  return text;
+  return plan.saves_aside
+             ? text + fmt::format("; async: copies of up to {} in host memory", human_bytes(each))
+             : text;
 }
 
 }  // namespace
@@ -175,6 +178,7 @@ std::string to_text(const PlanReport& plan) {
                       plan.data,
                       plan.micro_batch,
                       plan.accumulation);
+  text += plan.batch_ramp.empty() ? "" : fmt::format("ramp      {}\n", plan.batch_ramp);
   text += steps_line(plan);
   text += plan.schedule.empty() ? "" : fmt::format("schedule  {}\n", plan.schedule);
   text += fmt::format("model     {} parameters ({})\n",
@@ -199,8 +203,10 @@ std::string to_json(const PlanReport& plan) {
                                  {"batch",
                                   {{"global", plan.global_batch},
                                    {"micro", plan.micro_batch},
-                                   {"accumulation", plan.accumulation}}},
+                                   {"accumulation", plan.accumulation},
+                                   {"ramp", plan.batch_ramp}}},
                                  {"total_steps", plan.total_steps},
+                                 {"total_tokens", plan.total_tokens},
                                  {"steps_note", plan.steps_note},
                                  {"schedule", plan.schedule},
                                  {"tokens_per_step", plan.tokens_per_step},
@@ -214,6 +220,7 @@ std::string to_json(const PlanReport& plan) {
                                  {"gather_bytes_per_step", plan.gather_bytes_per_step},
                                  {"checkpoint_bytes", plan.checkpoint_bytes},
                                  {"keep_last", plan.keep_last},
+                                 {"most_checkpoints", plan.most_checkpoints},
                                  {"data", plan.data_lines},
                                  {"ranks", nlohmann::ordered_json::array()}};
   for (const RankBytes& rank : plan.ranks) {

@@ -44,10 +44,11 @@ void use_memory(const Config& config, at::Device device) {
 
 DeviceChoice take_device(const Config& config, const LaunchOptions& launch) {
   const DeviceKind wanted = config.run.device;
-  const DeviceChoice choice =
-      choose_device(wanted, wanted == DeviceKind::cpu ? GpuSurvey{} : survey_gpus(), launch);
-  check_backend(config.parallel.comm.backend, choice);
-  check_graph(config.train.cuda_graph, choice);
+  const DeviceChoice choice = blaming("run.device", [&] {
+    return choose_device(wanted, wanted == DeviceKind::cpu ? GpuSurvey{} : survey_gpus(), launch);
+  });
+  blaming("parallel.comm.backend", [&] { check_backend(config.parallel.comm.backend, choice); });
+  blaming("train.cuda_graph", [&] { check_graph(config.train.cuda_graph, choice); });
   if (!choice.note.empty()) {
     log::console("note: " + choice.note);
   }

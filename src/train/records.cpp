@@ -1,6 +1,8 @@
 // How do live shards become checkpoint records? Segments mapped through the layout's boxes.
 #include "train/records.hpp"
 
+#include <fmt/format.h>
+
 #include <span>
 #include <string>
 #include <utility>
@@ -104,6 +106,23 @@ std::vector<TensorRecord> make_records(std::span<const FlatShard> shards,
     }
   }
   return records;
+}
+
+void append_records(std::span<const WholeState> states,
+                    std::span<Parameter* const> parameters,
+                    const Mesh& mesh,
+                    std::vector<TensorRecord>& records) {
+  for (const WholeState& state : states) {
+    ParamSpec whole;  // in no axis' hands: the first rank of all axes but pp owns it
+    whole.name = parameters[static_cast<std::size_t>(state.param)]->spec().name;
+    whole.shape = state.values.sizes().vec();
+    const Shape origin(whole.shape.size(), 0);
+    records.push_back({fmt::format("optim/{}/{}", state.name, whole.name),
+                       whole.shape,
+                       state.values,
+                       {{origin, origin, whole.shape}},
+                       is_owner(whole, mesh)});
+  }
 }
 
 }  // namespace colossal

@@ -5,6 +5,7 @@
 #include "memory/chunk_store.hpp"
 #include "mesh/layout.hpp"
 #include "nn/parameter.hpp"
+#include "optim/optimizer.hpp"
 
 #include <span>
 #include <vector>
@@ -18,5 +19,12 @@ namespace colossal {
 [[nodiscard]] std::vector<TensorRecord> make_records(std::span<const FlatShard> shards,
                                                      std::span<Parameter* const> parameters,
                                                      const Mesh& mesh);
+
+/// Appends records "optim/<state>/<name>" of the states that every rank holds whole; one rank of
+/// those with the same parameters writes them.
+void append_records(std::span<const WholeState> states,
+                    std::span<Parameter* const> parameters,
+                    const Mesh& mesh,
+                    std::vector<TensorRecord>& records);
 
 }  // namespace colossal

@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/dataset.hpp"
+#include "train/table.hpp"
 
 #include <fmt/format.h>
 
@@ -53,38 +54,18 @@ CheckpointChoice choose_path(const ResumeRequest& request) {
   return choice;
 }
 
-struct Row {
-  std::string key, checkpoint, now, effect;
-};
-
 std::string shorten(const std::string& value) {
   constexpr std::size_t kWidth = 40;
   return value.size() <= kWidth ? value : value.substr(0, kWidth - 3) + "...";
 }
 
-std::string to_table(std::vector<Row> rows) {
-  rows.insert(rows.begin(), Row{"key", "checkpoint", "now", "effect"});
-  std::size_t key = 0;
-  std::size_t checkpoint = 0;
-  std::size_t now = 0;
-  for (Row& row : rows) {
-    row.checkpoint = shorten(row.checkpoint);
-    row.now = shorten(row.now);
-    key = std::max(key, row.key.size());
-    checkpoint = std::max(checkpoint, row.checkpoint.size());
-    now = std::max(now, row.now.size());
+std::string to_text(std::vector<TableRow> rows) {
+  rows.insert(rows.begin(), {"key", "checkpoint", "now", "effect"});
+  for (TableRow& row : rows) {
+    row[1] = shorten(row[1]);
+    row[2] = shorten(row[2]);
   }
-  std::string text;
-  for (const Row& row : rows) {
-    text += fmt::format("  {:<{}} | {:<{}} | {:<{}} | {}\n",
-                        row.key,
-                        key,
-                        row.checkpoint,
-                        checkpoint,
-                        row.now,
-                        now,
-                        row.effect);
-  }
+  std::string text = to_table(rows, {.left = rows.front().size(), .begin = "  ", .between = " | "});
   text.pop_back();
   return text;
 }
@@ -157,15 +138,15 @@ CheckpointChoice choose_resume(const ResumeRequest& request) {
 }
 
 std::string compare_for_resume(const ResumeFacts& facts, const std::vector<std::string>& allow) {
-  std::vector<Row> rows;
+  std::vector<TableRow> rows;
   std::string mismatched;
   std::string unallowed;
   for (const Difference& difference : differences(facts)) {
     const bool allowed = std::ranges::find(allow, difference.path) != allow.end();
-    rows.push_back(Row{difference.path,
-                       difference.saved,
-                       difference.now,
-                       effect(difference.resume_class, allowed)});
+    rows.push_back({difference.path,
+                    difference.saved,
+                    difference.now,
+                    effect(difference.resume_class, allowed)});
     if (difference.resume_class == ResumeClass::must_match) {
       mismatched += (mismatched.empty() ? "" : ", ") + difference.path;
     } else if (difference.resume_class == ResumeClass::allow && !allowed) {
@@ -175,14 +156,16 @@ std::string compare_for_resume(const ResumeFacts& facts, const std::vector<std::
   if (rows.empty()) {
     return "";
   }
-  std::string table = to_table(std::move(rows));
-  check(mismatched.empty(),
-        ErrorKind::checkpoint,
-        "resume-mismatch",
-        "the checkpoint does not fit this configuration: {}\n{}\n  fix   restore these keys, or "
-        "start anew with another --output-dir or --overwrite",
-        mismatched,
-        table);
+  std::string table = to_text(std::move(rows));
+  blaming(mismatched.substr(0, mismatched.find(',')), [&] {
+    check(mismatched.empty(),
+          ErrorKind::checkpoint,
+          "resume-mismatch",
+          "the checkpoint does not fit this configuration: {}\n{}\n  fix   restore these keys, or "
+          "start anew with another --output-dir or --overwrite",
+          mismatched,
+          table);
+  });
   check(unallowed.empty(),
         ErrorKind::checkpoint,
         "resume-needs-allow",

@@ -14,13 +14,13 @@
 #include "train/environment.hpp"
 #include "train/foreign.hpp"
 #include "train/hooks.hpp"
+#include "train/init_weights.hpp"
 #include "train/startup.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 #include <utility>
 
 namespace colossal {
@@ -115,7 +115,8 @@ TrainSession::~TrainSession() {
 void TrainSession::configure_log(const fs::path& folder) const {
   log::configure({.level = options_.log_level.value_or(log_level(config_.logging.level)),
                   .rank = world_.rank(),
-                  .folder = folder});
+                  .folder = folder,
+                  .keeps_info = keeps_info(config_.logging, world_.rank())});
 }
 
 int TrainSession::run() {
@@ -123,8 +124,10 @@ int TrainSession::run() {
     return run_all();
   } catch (const std::exception& error) {
     const std::int64_t step = summary_.startup_seconds > 0 ? step_ + 1 : 0;
-    if (const auto report =
-            memory_report(error, config_, {world_.rank(), step, summary_.persistent_bytes})) {
+    const std::int64_t lacking =
+        trainer_ != nullptr ? trainer_->parts().store->counters().missing_bytes : 0;
+    if (const auto report = memory_report(
+            error, config_, {world_.rank(), step, summary_.persistent_bytes, lacking})) {
       throw Error(*report);
     }
     throw;
@@ -148,9 +151,11 @@ int TrainSession::run_all() {
                            launch.mode,
                            launch.local_world_size,
                            counted(launch.world_size, "rank")));
+  record_rank(world_);
   if (world_.device().is_cuda()) {
     log::console(fmt::format("device:   {}", describe_device(world_.device())));
   }
+  limit_time();
   restore(choice);
   if (trainer_->state().step >= trainer_->parts().total_steps) {
     log::console(fmt::format("nothing to do: {} already holds step {} of {} [output-finished]",
@@ -158,6 +163,7 @@ int TrainSession::run_all() {
                              trainer_->state().step,
                              trainer_->parts().total_steps));
     if (is_main() && run_dir_ != nullptr) {
+      export_weights();
       fill_summary("nothing to do");
       print_summary();
     }
@@ -185,6 +191,7 @@ int TrainSession::check_data() {
 CheckpointChoice TrainSession::prepare() {
   const auto decision = nlohmann::json::parse(decide_on_rank_0(world_.comm(), [this] {
     const CheckpointChoice choice = prepare_on_rank_0();
+    settle_initial_weights(config_, choice);
     return to_text(choice, run_dir_ != nullptr ? run_dir_->attempt() : 1);
   }));
   // Only rank 0 has the run directory; log files and folders of checkpoints carry one number.
@@ -192,30 +199,31 @@ CheckpointChoice TrainSession::prepare() {
   return candidates_from(decision);
 }
 
-void TrainSession::move_old_run_aside() const {
-  const fs::path moved = RunDir::move_aside(config_.run.output_dir);
+void TrainSession::take_folder(std::int64_t checkpoint_bytes) {
+  const fs::path folder = config_.run.output_dir;
+  const fs::path moved = options_.overwrite ? RunDir::move_aside(folder) : fs::path();
   if (!moved.empty()) {
-    log::console(fmt::format("moved     {} to {}", config_.run.output_dir, moved.string()));
+    log::console(fmt::format("moved     {} to {}", folder.string(), moved.string()));
   }
+  run_dir_ = RunDir::open(folder, checkpoint_bytes);
+  failures_.own(run_dir_.get());
 }
 
 CheckpointChoice TrainSession::prepare_on_rank_0() {
   const fs::path folder = config_.run.output_dir;
   const std::int64_t checkpoint_bytes = make_plan(config_, 0).checkpoint_bytes;
   if (options_.dry_run) {
-    check_writable(folder, checkpoint_bytes);
+    blaming("run.output_dir", [&] { check_writable(folder, checkpoint_bytes); });
   } else {
-    if (options_.overwrite) {
-      move_old_run_aside();
-    }
-    run_dir_ = RunDir::open(folder, checkpoint_bytes);
-    failures_.own(run_dir_.get());
+    blaming("run.output_dir", [&] { take_folder(checkpoint_bytes); });
   }
   if (options_.dry_run && options_.overwrite) {
     return {};
   }
-  const CheckpointChoice choice =
-      choose_resume({.mode = config_.checkpoint.resume, .checkpoints = folder / "checkpoints"});
+  const CheckpointChoice choice = blaming("checkpoint.resume", [&] {
+    return choose_resume(
+        {.mode = config_.checkpoint.resume, .checkpoints = folder / "checkpoints"});
+  });
   for (const CheckpointInfo& damaged : choice.damaged) {
     warn_of_loss(damaged, choice.candidates.front().step);
   }
@@ -225,6 +233,10 @@ CheckpointChoice TrainSession::prepare_on_rank_0() {
 void TrainSession::restore(const CheckpointChoice& choice) {
   if (choice.candidates.empty()) {
     make_trainer(RunState{});
+    if (!config_.model.init_from.empty()) {
+      load_initial_weights(config_, context_, trainer_->records(), world_.comm());
+      trainer_->parts().store->publish_masters();
+    }
     return;
   }
   for (const CheckpointInfo& candidate : choice.candidates) {
@@ -249,7 +261,18 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
   }
   return !is_damaged_anywhere(checkpoint, [&] {
     const Config saved = stored_config(state);
-    make_trainer(state.weights_only ? RunState{} : state);
+    // Imported weights are where a run begins. Those of a run that has ended say so by their step.
+    const bool begins = state.weights_only && state.step == 0;
+    make_trainer(begins ? RunState{} : state);
+    check(
+        !state.weights_only || begins || state.step >= trainer_->parts().total_steps,
+        ErrorKind::checkpoint,
+        "checkpoint-weights-only",
+        "{} holds weights alone (checkpoint.content: weights), no optimizer state and no position "
+        "to go on from\n  fix   begin a new run with them: model.init_from: {} and another "
+        "--output-dir",
+        checkpoint.path.string(),
+        checkpoint.path.string());
     const std::string table =
         compare_for_resume({.saved = saved,
                             .now = config_,
@@ -321,6 +344,9 @@ void TrainSession::announce() {
   plan.ranks_per_node = world_.launch().local_world_size;
   log::console(redact(config_.secrets, to_text(plan)));
   warn_if_over(plan, config_);
+  if (resumed_from_.empty() && !config_.model.init_from.empty()) {
+    log::console(fmt::format("init      weights of {}", config_.model.init_from));
+  }
   if (!resumed_from_.empty()) {
     const RunState& state = trainer_->state();
     const std::int64_t epoch_samples = parts.loader->samples_per_epoch();
@@ -333,8 +359,9 @@ void TrainSession::announce() {
                              epoch_samples));
   }
   if (run_dir_ != nullptr) {
-    run_dir_->write("config.yaml", read_text(options_.config.config));
-    run_dir_->write("config.resolved.yaml", to_yaml(config_));
+    const std::string& given = options_.config.config;
+    run_dir_->write("config.yaml", given == "-" ? stdin_text().value_or("") : read_text(given));
+    run_dir_->write("config.resolved.yaml", to_yaml_with_origins(loaded_));
     run_dir_->write("plan.json", redact_json(config_.secrets, to_json(plan), 2) + "\n");
     run_dir_->write(
         "env.json",
@@ -345,7 +372,7 @@ void TrainSession::announce() {
 
 void TrainSession::train() {
   trainer_->add_hook(std::make_unique<ProgressHook>(world_.launch(), summary_, step_));
-  add_standard_hooks(*trainer_, run_dir_.get(), world_);
+  checkpoints_ = &add_standard_hooks(*trainer_, run_dir_.get(), world_);
   trainer_->add_hook(std::make_unique<SaveRequestHook>(
       [this] { static_cast<void>(signals_.take_save_request()); }));
   step_ = trainer_->state().step;

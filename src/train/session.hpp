@@ -26,6 +26,8 @@
 
 namespace colossal {
 
+class CheckpointHook;
+
 /// One start of `train` on one rank. All ranks run the same calls in the same order.
 class TrainSession {
  public:
@@ -54,7 +56,8 @@ class TrainSession {
   CheckpointChoice prepare_on_rank_0();
   /// Of the training data; rank 0 finds it out for all.
   const std::string& data_fingerprint();
-  void move_old_run_aside() const;
+  /// Moves an old run aside if asked to, and opens the run directory.
+  void take_folder(std::int64_t checkpoint_bytes);
   /// Builds the trainer at step 0 or from the best readable checkpoint.
   void restore(const CheckpointChoice& choice);
   /// Whether this checkpoint could be read on every rank; a damage is logged.
@@ -64,11 +67,15 @@ class TrainSession {
   void make_trainer(const RunState& state);
   void announce();
   void train();
+  /// The earlier of run.max_time and, with --use-job-deadline, the end of the job.
+  void limit_time();
   /// What this rank is asked to do after the step that it is in.
   Wishes wishes(double mean_step_seconds);
   /// Why the run has ended, for people.
   [[nodiscard]] std::string ending() const;
   void finish();
+  /// What checkpoint.export_at_end asks for, unless an earlier start has done it (rank 0).
+  void export_weights();
   void fill_summary(std::string_view reason);
   void print_summary() const;
   void write_status(std::string_view state, int exit_code);
@@ -87,10 +94,13 @@ class TrainSession {
   std::int64_t attempt_ = 1;
   std::unique_ptr<RunDir> run_dir_;  ///< rank 0 only, and not with --dry-run
   std::unique_ptr<Trainer> trainer_;
-  std::filesystem::path resumed_from_;  ///< empty: started at step 0
+  const CheckpointHook* checkpoints_ = nullptr;  ///< of trainer_; null before train()
+  std::filesystem::path resumed_from_;           ///< empty: started at step 0
   RunSummary summary_;
   double started_seconds_;  ///< since the start of the process (of --nproc: its launcher)
   Stopwatch running_;       ///< from then on
+  double time_limit_ = -1;  ///< in seconds since the same start; negative: none
+  std::string time_limit_name_;
   std::timed_mutex hooks_running_;
   std::atomic<std::int64_t> step_{0};  ///< last finished step, for the thread that takes signals
 };

@@ -2,24 +2,45 @@
 // signal.
 #include "core/log.hpp"
 #include "core/signals.hpp"
+#include "train/checkpoint_hook.hpp"
 #include "train/environment.hpp"
+#include "train/foreign.hpp"
 #include "train/hooks.hpp"
 #include "train/session.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
 namespace colossal {
 
+void TrainSession::limit_time() {
+  time_limit_ = config_.run.max_time_seconds.value_or(-1);
+  time_limit_name_ = "run.max_time";
+  if (!options_.use_job_deadline) {
+    return;
+  }
+  const double end = job_end_time();
+  const double left = started_seconds_ + running_.seconds() + end - unix_time();
+  log::console(fmt::format("deadline  {}, when the job ends (SLURM_JOB_END_TIME)",
+                           utc_time(static_cast<std::int64_t>(end))));
+  if (time_limit_ < 0 || left < time_limit_) {
+    time_limit_ = std::max(left, 0.0);
+    time_limit_name_ = "the end of the job";
+  }
+}
+
 Wishes TrainSession::wishes(double mean_step_seconds) {
-  Wishes mine{.stop = StopReason::none, .save = signals_.take_save_request()};
+  const bool by_time = checkpoints_ != nullptr && checkpoints_->is_due();
+  Wishes mine{.stop = StopReason::none, .save = signals_.take_save_request() || by_time};
   if (signals_.stop_request() != 0) {
     mine.stop = StopReason::signal;
-  } else if (config_.run.max_time_seconds) {
-    const double next = mean_step_seconds + trainer_->mean_save_seconds();
-    const bool late = started_seconds_ + running_.seconds() + next > *config_.run.max_time_seconds;
+  } else if (time_limit_ >= 0) {
+    const int saves = checkpoints_ != nullptr && checkpoints_->is_writing() ? 2 : 1;
+    const double next = mean_step_seconds + saves * trainer_->mean_save_seconds();
+    const bool late = started_seconds_ + running_.seconds() + next > time_limit_;
     mine.stop = late ? StopReason::max_time : StopReason::none;
   }
   return mine;
@@ -30,7 +51,7 @@ std::string TrainSession::ending() const {
     case StopReason::none:
       return "finished";
     case StopReason::max_time:
-      return "stopped by run.max_time";
+      return "stopped by " + time_limit_name_;
     case StopReason::signal:
       break;
   }
@@ -43,9 +64,34 @@ void TrainSession::finish() {
   if (!is_main()) {
     return;
   }
+  if (trainer_->stopped() == StopReason::none) {
+    export_weights();
+  }
   fill_summary(ending());
   log::console(to_text(summary_));
   print_summary();
+}
+
+void TrainSession::export_weights() {
+  if (config_.checkpoint.export_at_end == ExportFormat::none || !options_.export_weights) {
+    return;
+  }
+  const std::string step = fmt::format("step-{:08}", trainer_->state().step);
+  const std::filesystem::path run = config_.run.output_dir;
+  const std::filesystem::path file = run / "export" / step / "model.safetensors";
+  if (std::filesystem::exists(file)) {
+    return;
+  }
+  try {
+    options_.export_weights(
+        {.checkpoint = (run / "checkpoints" / step).string(),
+         .file = file.string(),
+         .dtype = config_.train.precision == Precision::fp64 ? "fp64" : "fp32"});
+  } catch (const std::exception& error) {
+    write_status("failed", to_error(error).exit_code());
+    throw;
+  }
+  log::console(fmt::format("export    {}", file.string()));
 }
 
 void TrainSession::print_summary() const {

@@ -38,7 +38,7 @@ bool ends_at_once_when_repeated(int signal) {
 
 std::vector<int> stop_signals(const Config& config) {
   std::vector<int> stop = {SIGHUP};
-  if (config.checkpoint.every_steps) {
+  if (config.checkpoint.has_cadence()) {
     stop.push_back(SIGINT);
   }
   for (const int signal : {SIGTERM, SIGUSR1}) {

@@ -2,9 +2,9 @@
 #include "train/spawn.hpp"
 
 #include "comm/launch.hpp"
+#include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/signals.hpp"
-#include "mesh/device.hpp"
 #include "train/commands_config.hpp"
 #include "train/environment.hpp"
 #include "train/failure_record.hpp"
@@ -26,14 +26,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kConfigExit = static_cast<int>(ErrorKind::config);
-
 /// The log of a rank, if the attempt that began at `since` has written one.
 fs::path log_of(const fs::path& run, int rank, fs::file_time_type since) {
   const fs::path file = log::file_of(log_folder(run, last_attempt(run)), rank);
   std::error_code error;
   const fs::file_time_type written = fs::last_write_time(file, error);
   return error || written < since ? fs::path() : file;
+}
+
+/// Whether data and output folder are as the configuration needs them: the exit code.
+int check_host(const Loaded& loaded) {
+  const Config& config = loaded.config;
+  const int code = report_findings(check_with_data(loaded, *open_data(config).train), true);
+  if (code == 0) {  // else no folder is made for it
+    blaming("run.output_dir",
+            [&] { check_writable(config.run.output_dir, make_plan(config, 0).checkpoint_bytes); });
+  }
+  return code;
 }
 
 }  // namespace
@@ -48,10 +57,7 @@ LoadOptions train_load_options(const TrainOptions& options) {
 Launchable check_before_spawn(const TrainOptions& options) {
   LoadOptions load = train_load_options(options);
   const std::optional<Loaded> unsized = load_or_report(options.config.config, load, false);
-  const bool gpus = unsized && unsized->config.run.device != DeviceKind::cpu;
-  const int processes = num_processes(*options.nproc,
-                                      unsized ? unsized->config.parallel.data : 0,
-                                      gpus ? std::ssize(survey_gpus().gpus) : 0);
+  const int processes = processes_of(*options.nproc, unsized);
   load.world_size = processes;
   load.world_origin = fmt::format("--nproc {}", *options.nproc);
   const std::optional<Loaded> loaded =
@@ -60,14 +66,11 @@ Launchable check_before_spawn(const TrainOptions& options) {
     return {.processes = processes, .exit_code = kConfigExit, .output_dir = {}};
   }
   const Config& config = loaded->config;
+  set_console(config.logging.console);
   Launchable launchable{
       .processes = processes, .exit_code = 0, .output_dir = config.run.output_dir};
   if (processes > 1 || options.max_restarts > 0) {  // else the one rank checks for itself
-    launchable.exit_code =
-        report_findings(check_with_data(*loaded, *open_data(config).train), true);
-    if (launchable.exit_code == 0) {  // else no folder is made for it
-      check_writable(config.run.output_dir, make_plan(config, 0).checkpoint_bytes);
-    }
+    launchable.exit_code = with_places(*loaded, [&] { return check_host(*loaded); });
   }
   return launchable;
 }

@@ -205,8 +205,11 @@ struct BlockStage::Impl {
     }
   }
 
-  /// Runs the block's graph with the gradients of its outputs.
-  void run_graph(std::size_t block, const Tape& tape, std::vector<at::Tensor> gradients) {
+  /// Runs the block's graph with the gradients of its outputs, and that of the loss.
+  void run_graph(std::size_t block,
+                 const Tape& tape,
+                 std::vector<at::Tensor> gradients,
+                 double loss_gradient) {
     torch::autograd::edge_list roots;
     torch::autograd::variable_list values;
     for (std::size_t i = 0; i < tape.outputs.size(); ++i) {
@@ -217,7 +220,7 @@ struct BlockStage::Impl {
     }
     if (tape.loss.is_valid()) {
       roots.push_back(tape.loss);
-      values.push_back(at::full_like(tape.loss_sum, loss_factor));
+      values.push_back(at::full_like(tape.loss_sum, loss_gradient));
     }
     if (roots.empty()) {
       return;  // nothing after this block depends on it
@@ -294,7 +297,8 @@ void BlockStage::backward(int index, bool last) {
     if (impl_->segments[at] != kKept && !tapes[at].ran) {
       impl_->run_again(at, index, pass);
     }
-    impl_->run_graph(at, tapes[at], std::move(gradients));
+    impl_->run_graph(
+        at, tapes[at], std::move(gradients), pass.batch.loss.factor.value_or(impl_->loss_factor));
     gradients = take_gradients(tapes[at].input);
     impl_->store.gradients_ready(block, last);
     impl_->store.release(block);

@@ -29,8 +29,8 @@ class BlockStage : public StageRunner {
              const ActivationCheckpointConfig& recompute = {});
   ~BlockStage() override;
 
-  /// Start of a step: gradients of loss_sum start as `loss_factor` (loss scale / global count of
-  /// labelled tokens).
+  /// Start of a step: gradients of loss_sum start as the factor of each batch's LossRule, or as
+  /// `loss_factor` (loss scale / global count of labelled tokens) where it has none.
   void begin_step(double loss_factor);
   Activation forward(int index, const Batch& batch) override;
   void backward(int index, bool last) override;

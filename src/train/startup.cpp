@@ -50,7 +50,26 @@ void print_diagnostics(const std::vector<Diagnostic>& diagnostics) {
   world.abort(error);
 }
 
+/// Whether an error can come from what a key says, not only while it was used.
+bool tells_of_key(const Error& error) {
+  return !error.key().empty() && error.place().empty() &&
+         (error.kind() == ErrorKind::config || error.kind() == ErrorKind::data ||
+          error.kind() == ErrorKind::checkpoint || error.kind() == ErrorKind::environment);
+}
+
 }  // namespace
+
+int with_places(const Loaded& loaded, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (!tells_of_key(error)) {
+      throw;
+    }
+    const KeyPlace at = place_of(loaded, error.key());
+    throw Error(error.placed(at.place, at.lines));
+  }
+}
 
 std::optional<Loaded> load_or_report(const std::filesystem::path& path,
                                      const LoadOptions& options,
@@ -68,7 +87,10 @@ std::optional<Loaded> accept_or_report(Loaded loaded, bool print, bool json) {
   if (loaded.has_errors()) {
     return std::nullopt;
   }
-  resolve_vocabulary(loaded.config);
+  with_places(loaded, [&] {
+    resolve_vocabulary(loaded);
+    return 0;
+  });
   return loaded;
 }
 
@@ -79,9 +101,12 @@ int report_findings(const DataFindings& findings, bool print) {
   return findings.exit_code;
 }
 
-void resolve_vocabulary(Config& config) {
+void resolve_vocabulary(Loaded& loaded) {
+  Config& config = loaded.config;
   if (config.model.vocab_size == 0 && config.data.tokenizer) {
-    config.model.vocab_size = open_tokenizer(*config.data.tokenizer)->size();
+    config.model.vocab_size = blaming(
+        "data.tokenizer.path", [&] { return open_tokenizer(*config.data.tokenizer)->size(); });
+    loaded.origins["model.vocab_size"].file = "derived(data.tokenizer)";
   }
 }
 
@@ -114,6 +139,13 @@ int num_processes(const std::string& nproc, std::int64_t parallel_data, std::int
         nproc,
         kMaxProcesses);
   return count;
+}
+
+int processes_of(const std::string& nproc, const std::optional<Loaded>& unsized) {
+  const bool gpus = unsized && unsized->config.run.device != DeviceKind::cpu;
+  return num_processes(nproc,
+                       unsized ? unsized->config.parallel.data : 0,
+                       gpus ? std::ssize(survey_gpus().gpus) : 0);
 }
 
 void refuse_nested_launch(const LaunchOptions& launch) {
@@ -170,6 +202,7 @@ int run_connected(const Config& config,
                   const LaunchOptions& launch,
                   const std::function<int(World&)>& body,
                   const FailureListener& on_failure) {
+  set_console(config.logging.console);
   const DeviceChoice choice = take_device(config, launch);
   set_threads(config.run, launch.local_world_size);
   const std::unique_ptr<World> world = World::connect(launch,
@@ -199,16 +232,19 @@ std::string decide_on_rank_0(const Comm& comm, const std::function<std::string()
       message["kind"] = error.exit_code();
       message["id"] = std::string(error.id());
       message["error"] = std::string(error.what());
+      message["key"] = error.key();
     }
   }
   message = nlohmann::json::parse(
       comm.gather_text(message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
           .front());
   if (message.contains("error")) {
-    throw Error(static_cast<ErrorKind>(message["kind"].get<int>()),
+    Error error(static_cast<ErrorKind>(message["kind"].get<int>()),
                 message["id"].get<std::string>(),
                 message["error"].get<std::string>(),
                 std::source_location::current());
+    error.blame(message["key"].get<std::string>());
+    throw Error(error);
   }
   return message["text"].get<std::string>();
 }

@@ -33,7 +33,14 @@ namespace colossal {
 
 /// Gives model.vocab_size `auto` the size of a tokenizer that has files; part of phase P7, so that
 /// `validate` reads no data. Errors: data, as open_tokenizer().
-void resolve_vocabulary(Config& config);
+void resolve_vocabulary(Loaded& loaded);
+
+/// Gives the console of this process the form of logging.console.
+void set_console(ConsoleForm form);
+/// Whether this process writes more than warnings and errors into its log file (logging.ranks).
+[[nodiscard]] bool keeps_info(const LoggingConfig& logging, int rank);
+/// Begins the log file of a process other than the first with who it is.
+void record_rank(const World& world);
 
 /// logging.level as the log knows it.
 [[nodiscard]] log::Level log_level(LogLevel level) noexcept;
@@ -46,11 +53,18 @@ void resolve_vocabulary(Config& config);
                                         const Dataset& train,
                                         const Dataset* eval);
 
+/// Runs `body`; errors about a key of `loaded` leave it with the place where the key was written,
+/// as those of load() have it.
+int with_places(const Loaded& loaded, const std::function<int()>& body);
+
 /// Number of processes that --nproc asks for. `parallel_data`: what the configuration gives, 0 for
 /// auto: then one a GPU. Errors: usage "bad-nproc".
 [[nodiscard]] int num_processes(const std::string& nproc,
                                 std::int64_t parallel_data,
                                 std::int64_t num_gpus = 0);
+
+/// The same for a configuration that was loaded without a number of processes, if it has no errors.
+[[nodiscard]] int processes_of(const std::string& nproc, const std::optional<Loaded>& unsized);
 
 /// Errors: usage "launch-nested" if a launcher already started more than one process.
 void refuse_nested_launch(const LaunchOptions& launch);

@@ -31,9 +31,10 @@ std::string to_table(std::span<const TableRow> rows, const TableStyle& style) {
   }
   std::string text;
   for (const TableRow& row : rows) {
+    text += style.begin;
     for (std::size_t i = 0; i < row.size(); ++i) {
       const bool last = i + 1 == row.size();
-      text += i == 0 ? "" : "  ";
+      text += i == 0 ? std::string_view() : style.between;
       text += i >= style.left ? fmt::format("{:>{}}", row[i], widths[i])
               : last          ? row[i]
                               : fmt::format("{:<{}}", row[i], widths[i]);

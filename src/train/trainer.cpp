@@ -7,8 +7,8 @@
 #include "optim/norms.hpp"
 #include "optim/update.hpp"
 #include "train/device_batch.hpp"
+#include "train/objective.hpp"
 #include "train/records.hpp"
-#include "train/stopwatch.hpp"
 
 #include <ATen/ops/all.h>
 #include <ATen/ops/empty.h>
@@ -26,8 +26,7 @@ namespace colossal {
 namespace {
 
 /// What all data coordinates read for one step.
-struct StepTotals {
-  std::int64_t labelled = 0;
+struct StepTotals : StepLabels {
   std::int64_t samples = 0;
   std::uint64_t data_hash = 0;
 };
@@ -35,13 +34,14 @@ struct StepTotals {
 /// Sums over the data axes, one all-reduce; the hash sum wraps mod 2^64 as its definition says.
 StepTotals sum_over_data(const StepBatch& batch, const Comm& data) {
   const trace::Scope scope(trace::Phase::reduce);
-  at::Tensor sums = at::empty({3}, at::kLong);
+  at::Tensor sums = at::empty({4}, at::kLong);
   auto* values = sums.mutable_data_ptr<std::int64_t>();
   values[0] = batch.labelled;
   values[1] = batch.samples;
   values[2] = std::bit_cast<std::int64_t>(batch.data_hash);
+  values[3] = std::ssize(batch.labelled_each) - std::ranges::count(batch.labelled_each, 0);
   data.all_reduce(sums).wait();
-  return {values[0], values[1], std::bit_cast<std::uint64_t>(values[2])};
+  return {{values[0], values[3]}, values[1], std::bit_cast<std::uint64_t>(values[2])};
 }
 
 /// A step's loss, whether any rank has seen a gradient that is not finite, and what any is asked
@@ -72,6 +72,17 @@ StepLoss sum_over_data(const StepLoss& mine, const Comm& data) {
 StepBatch next_batch(Loader& loader) {
   const trace::Scope scope(trace::Phase::data);
   return loader.next();
+}
+
+/// Tells the micro-batches what they are for, and brings them to the device.
+void prepare(StepBatch& batch, const TrainerParts& parts, double loss_factor, std::int64_t step) {
+  for (std::size_t i = 0; i < batch.micro_batches.size(); ++i) {
+    Batch& micro_batch = batch.micro_batches[i];
+    micro_batch.loss = loss_rule(parts.config.train, loss_factor, batch.labelled_each[i]);
+    micro_batch.step = step;
+    micro_batch.training = true;
+    micro_batch = to_device(std::move(micro_batch), parts.config.model, parts.context.device());
+  }
 }
 
 /// NaNs lose their sign, which means nothing and would be printed.
@@ -123,6 +134,9 @@ Trainer::Trainer(TrainerParts parts, RunState state)
       scaler_(parts_.config.train, state_.loss_scale),
       gradients_(parts_.config, parts_.context, parts_.store->plan()) {
   state_.loss_scale = scaler_.state();
+  if (!parts_.config.train.loss_spike) {
+    state_.recent_losses.clear();  // nobody goes on with them
+  }
   if (state_.data_fingerprint.empty()) {
     state_.data_fingerprint = parts_.train_data->fingerprint();
   }
@@ -151,10 +165,10 @@ RunState Trainer::run() {
   return state_;
 }
 
-void Trainer::add_save(double seconds) noexcept {
+void Trainer::add_save(double seconds, double blocked_seconds) noexcept {
   ++num_saves_;
   save_seconds_ += seconds;
-  side_seconds_ += seconds;
+  side_seconds_ += blocked_seconds;
 }
 
 double Trainer::mean_save_seconds() const noexcept {
@@ -202,15 +216,11 @@ StepReport Trainer::step() {
         "step {}: none of the {} samples has a label to learn from",
         report.step,
         totals.samples);
+  const double divisor = loss_divisor(parts_.config.train.loss_reduction, totals);
   const double loss_factor = poison == fault::Poison::gradient
                                  ? std::numeric_limits<double>::infinity()
-                                 : report.loss_scale / static_cast<double>(totals.labelled);
-  for (Batch& micro_batch : batch.micro_batches) {
-    micro_batch.loss_factor = loss_factor;
-    micro_batch.step = state_.step;
-    micro_batch.training = true;
-    micro_batch = to_device(std::move(micro_batch), parts_.config.model, parts_.context.device());
-  }
+                                 : report.loss_scale / divisor;
+  prepare(batch, parts_, loss_factor, state_.step);
 
   tell("forward and backward");
   StepSums sums = gradients_.run(parts_, batch.micro_batches);
@@ -223,7 +233,7 @@ StepReport Trainer::step() {
   report.samples = totals.samples;
   report.data_hash = totals.data_hash;
   report.epoch = parts_.loader->epoch();
-  const double waited = judge(report, sums, watch);
+  const double waited = judge(report, sums, divisor, watch);
   const trace::Scope optimizer(trace::Phase::optimizer);
   update(report);
   report.recorded = gradients_.replayed();
@@ -239,7 +249,10 @@ Wishes Trainer::wishes(double seconds) const {
              : Wishes{};
 }
 
-double Trainer::judge(StepReport& report, const StepSums& sums, const Stopwatch& watch) {
+double Trainer::judge(StepReport& report,
+                      const StepSums& sums,
+                      double divisor,
+                      const Stopwatch& watch) {
   const Stopwatch waiting;
   const double my_loss = sums.loss.item<double>();  // everything before it has been given to a GPU
   const double waited = parts_.context.device().is_cuda() ? waiting.seconds() : 0;
@@ -248,13 +261,32 @@ double Trainer::judge(StepReport& report, const StepSums& sums, const Stopwatch&
   const StepLoss all =
       sum_over_data({my_loss, !std::isfinite(scaled_norm), wishes(watch.seconds())},
                     parts_.context.comm(data_axes()));
-  report.loss = unsigned_nan(all.sum / static_cast<double>(report.tokens));
+  report.loss = unsigned_nan(all.sum / divisor);
   report.grad_norm = unsigned_nan(scaled_norm / report.loss_scale);
   report.skipped = all.overflow || !std::isfinite(report.loss);
+  stop_at_spike(report);
   const bool last = !report.skipped && report.step == parts_.total_steps;
   report.stop = last ? StopReason::none : all.wishes.stop;
   report.save = all.wishes.save;
   return waited;
+}
+
+void Trainer::stop_at_spike(const StepReport& report) const {
+  const std::optional<double>& limit = parts_.config.train.loss_spike;
+  if (!limit || report.skipped || !is_spike(state_.recent_losses, report.loss, *limit)) {
+    return;
+  }
+  fail(
+      ErrorKind::numerics,
+      "loss-spike",
+      "step {}: the loss {} is more than train.loss_spike {} times {}, the mean of the last {} "
+      "steps. The update was not applied. Continue from a checkpoint with a lower optimizer.lr, or "
+      "raise train.loss_spike",
+      report.step,
+      report.loss,
+      *limit,
+      mean_loss(state_.recent_losses),
+      kSpikeWindow);
 }
 
 void Trainer::update(StepReport& report) {
@@ -276,6 +308,9 @@ void Trainer::update(StepReport& report) {
     parts_.store->publish();
     ++state_.step;
     skipped_in_a_row_ = 0;
+    if (parts_.config.train.loss_spike) {
+      remember_loss(state_.recent_losses, report.loss);
+    }
   }
   if (scaler_.update(report.skipped)) {
     log::warn("[loss-scale-min] step {}: gradients overflow at the lowest loss scale, {}",
@@ -329,7 +364,11 @@ EvalReport Trainer::evaluate() {
 }
 
 std::vector<TensorRecord> Trainer::records() {
-  return make_records(parts_.store->shards(), parts_.store->parameters(), parts_.context.mesh());
+  const std::span<Parameter* const> parameters = parts_.store->parameters();
+  const Mesh& mesh = parts_.context.mesh();
+  std::vector<TensorRecord> records = make_records(parts_.store->shards(), parameters, mesh);
+  append_records(parts_.optimizer->whole_states(), parameters, mesh, records);
+  return records;
 }
 
 }  // namespace colossal

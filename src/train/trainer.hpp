@@ -35,7 +35,7 @@ struct Wishes {
 /// Facts of one optimizer step, equal on all ranks unless said otherwise.
 struct StepReport {
   std::int64_t step = 0;  ///< 1-based number of this update (= state.step if not skipped)
-  double loss = 0;        ///< token mean over the global batch
+  double loss = 0;        ///< mean over the global batch, as train.loss_reduction says
   double grad_norm = 0;   ///< before clipping
   bool clipped = false;
   bool skipped = false;   ///< overflow under fp16, or non-finite under train.nonfinite: skip
@@ -87,9 +87,9 @@ struct TrainerParts : LiveModel {
   std::timed_mutex* hooks_running = nullptr;  ///< held while hooks run; may be null
 };
 
-/// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient" before the update
-/// (weights untouched; not under fp16, where overflow is expected), "too-many-skipped"; data
-/// "no-labels" for a global batch without any label.
+/// The training loop. Errors: numerics "nonfinite-loss", "nonfinite-gradient", "loss-spike" before
+/// the update (weights untouched; not under fp16, where overflow is expected), "too-many-skipped";
+/// data "no-labels" for a global batch without any label.
 class Trainer {
  public:
   /// `parts` as build() made them for the same `state`. Its data_fingerprint is that of the data
@@ -109,8 +109,11 @@ class Trainer {
   [[nodiscard]] std::vector<TensorRecord> records();
   [[nodiscard]] const RunState& state() const noexcept { return state_; }
   [[nodiscard]] const TrainerParts& parts() const noexcept { return parts_; }
-  /// Hooks report the time of each save, which is work that the user asked for.
-  void add_save(double seconds) noexcept;
+  /// Hooks report each save, which is work that the user asked for: what it took, and how long
+  /// training has stood still at its end.
+  void add_save(double seconds, double blocked_seconds) noexcept;
+  /// Hooks report other time in which training stood still for such work.
+  void add_side(double seconds) noexcept { side_seconds_ += seconds; }
   /// Mean seconds of the saves so far; 0 before the first.
   [[nodiscard]] double mean_save_seconds() const noexcept;
   /// Seconds of evaluation and saving so far.
@@ -129,8 +132,11 @@ class Trainer {
   void skip_or_stop(const StepReport& report);
   void tell(std::string_view phase) const;
   /// Loss, gradient norm and whether to skip, equal on all ranks. `watch` has run since the step
-  /// began. Returns for how many seconds the device was waited for.
-  double judge(StepReport& report, const StepSums& sums, const Stopwatch& watch);
+  /// began, `divisor`: of sums.loss over all ranks. Returns for how many seconds the device was
+  /// waited for. Errors: numerics "loss-spike".
+  double judge(StepReport& report, const StepSums& sums, double divisor, const Stopwatch& watch);
+  /// Errors: numerics "loss-spike", on all ranks.
+  void stop_at_spike(const StepReport& report) const;
   /// This rank's wishes, `seconds` after the step has begun.
   [[nodiscard]] Wishes wishes(double seconds) const;
 

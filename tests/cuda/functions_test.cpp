@@ -134,8 +134,8 @@ TEST_CASE("GPU: a head that makes some logits at a time gives what one with all 
     const at::Tensor weight = leaf({48, 32}, "weight");
     weight.mutable_grad() = at::zeros_like(weight);
     const double factor = 1.0 / 48;
-    const at::Tensor loss = rows == 0 ? token_loss(linear(x, weight, {}), labels, 40, factor)
-                                      : head_loss(x, weight, labels, 40, factor, rows);
+    const at::Tensor loss = rows == 0 ? token_loss(linear(x, weight, {}), labels, 40, {factor})
+                                      : head_loss(x, weight, labels, 40, {rows, {factor}});
     loss.backward(at::full_like(loss, factor));
     return std::vector<at::Tensor>{loss, x.grad(), weight.grad()};
   };

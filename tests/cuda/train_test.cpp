@@ -60,6 +60,15 @@ Choose gemini(Placement placement, double optim = 0, double param = 0) {
   };
 }
 
+/// All optimizer states on disk.
+Choose on_disk(const Choose& choose) {
+  return [=](ParallelConfig& parallel) {
+    choose(parallel);
+    parallel.gemini->nvme =
+        NvmeConfig{.path = std::filesystem::temp_directory_path().string(), .fraction = 1};
+  };
+}
+
 Choose zero(std::int64_t stage, Offload offload) {
   return [=](ParallelConfig& parallel) {
     parallel.zero.stage = stage;
@@ -78,7 +87,9 @@ std::vector<std::pair<std::string, Choose>> policies() {
           {"gemini, half of the optimizer on the host", gemini(Placement::fixed, 0.5)},
           {"gemini, all on the host", gemini(Placement::cpu)},
           {"gemini, a budget", gemini(Placement::constant)},
-          {"gemini, on the device", gemini(Placement::cuda)}};
+          {"gemini, on the device", gemini(Placement::cuda)},
+          {"gemini, states on disk", on_disk(gemini(Placement::cpu))},
+          {"gemini, states on disk, masters on the device", on_disk(gemini(Placement::cuda))}};
 }
 
 }  // namespace

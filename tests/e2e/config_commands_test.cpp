@@ -219,8 +219,25 @@ TEST_CASE("C1 row 4: a run directory's resolved file validates and trains", "[co
   run_expecting(0, train_tiny(folder.path() / "a", {"--set", "train.steps=9"}));
   const std::string resolved = (folder.path() / "a" / "config.resolved.yaml").string();
   run_expecting(0, {"validate", resolved});
-  CHECK(run_expecting(0, {"config", "show", resolved}).out == read_file(resolved));
+  // values and, as comments, where the first one that wrote them did
+  CHECK(run_expecting(0, {"config", "show", "--origins", resolved}).out == read_file(resolved));
+  CHECK(count(read_file(resolved), "  steps: 9  # --set#1\n") == 1);
+  CHECK(count(read_file(resolved), "  lr: 0.01  # " + data_file("tiny.yaml") + ":7:30\n") == 1);
   run_expecting(0, {"train", resolved, "--output-dir", (folder.path() / "b").string()});
+  std::string moved = read_file(folder.path() / "b" / "config.resolved.yaml");
+  const std::string there =
+      "  output_dir: " + (folder.path() / "b").string() + "  # --output-dir\n";
+  REQUIRE(count(moved, there) == 1);
+  moved.replace(moved.find(there),
+                there.size(),
+                "  output_dir: " + (folder.path() / "a").string() + "  # --output-dir\n");
+  const auto values = [](const std::string& text) { return text.substr(text.find('\n')); };
+  CHECK(values(moved) == values(read_file(resolved)));
+  // in its own folder it goes on, and writes the same bytes
+  const std::string before = read_file(resolved);
+  fs::remove_all(folder.path() / "a" / "checkpoints");
+  run_expecting(0, {"train", resolved});
+  CHECK(read_file(resolved) == before);
 }
 
 TEST_CASE("C1 row 23: what is wrong never ends with 0", "[config]") {

@@ -125,6 +125,33 @@ TEST_CASE("config init names files as they lie to each other, or drops what is n
   CHECK(count(said, "train: [datasets/kjv/train.txt] ") == 2);  // in the file and on stdout
 }
 
+TEST_CASE("a configuration comes from standard input, for one process and for several",
+          "[config]") {
+  const TempDir folder;
+  const fs::path input = folder.path() / "input";
+  const Setting piped{.input = input.string()};
+  write_file(input, "extends: " + data_file("tiny.yaml") + "\nrun: {name: null}\n");
+  CHECK(run_expecting(0, {"validate", "-"}, piped).out == "-: ok\n");
+  CHECK(count(run_expecting(0, {"config", "show", "-"}, piped).out, "  name: stdin\n") == 1);
+  for (const char* processes : {"1", "2"}) {
+    const fs::path run_dir = folder.path() / processes;
+    run_expecting(0, {"train", "-", "--nproc", processes, "--output-dir", run_dir.string()}, piped);
+    CHECK(records(run_dir).size() == 12);
+    CHECK(read_file(run_dir / "config.yaml") == read_file(input));
+    run_expecting(0,
+                  {"eval", "--checkpoint", run_dir.string(), "--config", "-", "--nproc", processes},
+                  piped);
+  }
+  write_file(input, "version: 1\nrun: {sede: 3}\n");
+  const Outcome wrong = run_expecting(3, {"train", "-", "--nproc", "2"}, piped);
+  CHECK(count(wrong.err, "<stdin>:2:7: error: ") == 1);
+  CHECK(count(wrong.err, "     2 | run: {sede: 3}\n") == 1);
+  write_file(input, "");
+  CHECK(count(run_expecting(3, {"validate", "-"}, piped).out, "[empty-config]") == 1);
+  const Setting directory{.input = folder.path().string()};
+  CHECK(count(run_expecting(3, {"validate", "-"}, directory).out, "[file-not-readable]") == 1);
+}
+
 TEST_CASE("C6 row 83: the plan is told once, however many ranks there are", "[config]") {
   const TempDir folder;
   const Outcome launched =

@@ -1,6 +1,8 @@
 // Are the rules that need data found by every command, once, before a rank exists?
 #include "e2e/program.hpp"
 
+#include <fmt/format.h>
+
 using namespace colossal::test;
 namespace fs = std::filesystem;
 
@@ -45,7 +47,75 @@ class Case {
   TempDir folder_;
 };
 
+/// Where byte `at` of a file's text stands: "FILE:LINE:COL".
+std::string place_in(const fs::path& file, const std::string& text, std::size_t at) {
+  const std::size_t line = text.rfind('\n', at) + 1;
+  const int number = count(text.substr(0, at), "\n") + 1;
+  return fmt::format("{}:{}:{}", file.string(), number, at - line + 1);
+}
+
 }  // namespace
+
+TEST_CASE("what only this machine can tell is told at the key, by one rank and by two",
+          "[data_check]") {
+  const TempDir folder;
+  write_file(folder.path() / "file", "");
+  const std::string file = (folder.path() / "file").string();
+  const std::string old = (folder.path() / "old").string();
+  run_expecting(0, train_tiny(old, {"--set", "train.steps=9"}));
+  struct Row {
+    const char* id;
+    int code;
+    std::string lines;  ///< the place is behind the @ if there is one
+    std::string place = "";
+    Arguments more = {};
+  };
+  const std::string nvme =
+      "run: {device_memory: 1GiB}\nparallel: {gemini: {placement: cpu, nvme: {path: ";
+  const std::string text =
+      "model: {vocab_size: null}\neval: {at_end: false}\ndata: {type: text, seq_length: 16, ";
+  const std::vector<Row> rows = {
+      {"output-not-writable", 3, "run: {output_dir: @" + file + "}"},
+      {"output-not-writable", 3, "", "--output-dir", {"--output-dir", file + "/x"}},
+      {"output-not-writable", 3, "", "--set#1", {"--set", "run.output_dir=" + file}},
+      {"output-exists", 3, "run: {output_dir: " + old + "}\ncheckpoint: {resume: @never}"},
+      {"checkpoint-required", 5, "", "--resume", {"--resume", "require"}},
+      {"gpu-only", 3, "parallel: {comm: {backend: @nccl}}"},
+      {"nvme-path", 3, nvme + "@" + file + "}}}"},
+      {"nvme-limit", 3, nvme + "., limit: @4KiB}}}"},
+      {"file-not-found", 4, text + "train: [file], tokenizer: {type: bpe, path: @nowhere}}"},
+      {"data-empty", 4, text + "train: @[file], tokenizer: {type: byte}}"},
+      {"file-not-found",
+       4,
+       text + "train: [file], tokenizer: {type: byte}}",
+       "--set#1",
+       {"--set", "data.train=[none]"}},
+  };
+  const fs::path config = folder.path() / "config.yaml";
+  for (const Row& row : rows) {
+    std::string whole = "extends: " + data_file("tiny.yaml") + "\n# a comment\n" + row.lines + "\n";
+    std::string place = row.place;
+    if (const std::size_t at = whole.find('@'); at != std::string::npos) {
+      place = place_in(config, whole, at);
+      whole.erase(at, 1);
+    }
+    write_file(config, whole);
+    for (const char* processes : {"1", "2"}) {
+      Arguments arguments = {"train", config.string(), "--nproc", processes};
+      arguments.insert(arguments.end(), row.more.begin(), row.more.end());
+      const Outcome outcome = run(arguments);
+      INFO(whole << "\n" << outcome.err);
+      CHECK(outcome.code == row.code);
+      CHECK(times_told(outcome, place + ": error: ") >= 1);
+      CHECK(times_told(outcome, std::string(" [") + row.id + "]\n") >= 1);
+      CHECK(times_told(outcome, "  key   ") >= 1);
+      CHECK(times_told(outcome, "(" + place + ")\n") >= 1);
+      if (processes[0] == '1') {
+        CHECK(count(outcome.err, "error: ") == 1);
+      }
+    }
+  }
+}
 
 TEST_CASE("a pattern that matches no parameter", "[data_check]") {
   const Case wrong(

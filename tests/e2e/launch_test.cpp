@@ -176,3 +176,23 @@ TEST_CASE("mistakes that all ranks find alike are told once", "[launch]") {
   CHECK(count(rank_0.err, "[overwrite-resume]") == 1);
   CHECK(rank_1.err.empty());
 }
+
+TEST_CASE("a rank that throws ends all ranks within ten seconds", "[launch]") {
+  const TempDir folder;
+  for (const int rank : {0, 3}) {
+    const fs::path run = folder.path() / std::to_string(rank);
+    Program program(train_endless(run, {"--nproc", "4"}),
+                    with_fault({}, "rank=" + std::to_string(rank) + ",step=3,kind=throw"));
+    program.await_stderr("step  2/");
+    const std::vector<pid_t> ranks = program.children();
+    CHECK(ranks.size() == 4);
+    program.await_stderr("fault asked for");
+    const auto thrown = std::chrono::steady_clock::now();
+    CHECK(program.wait().code == 1);
+    // Ten seconds, and twenty for a busy machine.
+    CHECK(std::chrono::steady_clock::now() - thrown < std::chrono::seconds(30));
+    for (const pid_t pid : ranks) {
+      CHECK(::kill(pid, 0) == -1);
+    }
+  }
+}

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <regex>
 
 using namespace colossal::test;
@@ -28,42 +29,57 @@ Arguments train_wide(const fs::path& folder, const Arguments& more = {}) {
   return arguments;
 }
 
-Arguments with_device(double bytes, Arguments more = {}) {
-  more.emplace_back("--set");
-  more.push_back(fmt::format("run.device_memory={}", static_cast<std::int64_t>(bytes)));
-  return more;
-}
-
 /// What the run takes without a limit, over all ranks.
 double peak_of(const fs::path& folder, const Arguments& more = {}) {
   const Json summary = last_line(run_expecting(0, train_wide(folder, more)));
   return summary.at("device_peak").get<double>();
 }
 
-/// A run whose optimizer states outweigh all else: 16 bytes of state a parameter, few tokens.
-Arguments train_deep(const fs::path& folder, const Arguments& more = {}) {
-  Arguments arguments = train_tiny(folder);
-  for (const char* set : {"model.hidden_size=128",
-                          "model.num_layers=6",
-                          "train.steps=6",
-                          "train.global_batch_size=2",
-                          "checkpoint.every_steps=2",
-                          "scheduler={type: constant}"}) {
-    arguments.insert(arguments.end(), {"--set", set});
+/// A change that a report offers.
+struct Fix {
+  std::string text;
+  bool enough = false;  ///< alone
+
+  /// As --set takes it: "a.b 8 -> 4, a.c: null" is a.b=4 and a.c=null.
+  [[nodiscard]] Arguments sets() const {
+    static const std::regex part(R"(([a-z_.]+)(?:: | \S+ -> )([^\s,]+))");
+    Arguments all;
+    for (std::sregex_iterator match(text.begin(), text.end(), part), end; match != end; ++match) {
+      all.insert(all.end(), {"--set", (*match)[1].str() + "=" + (*match)[2].str()});
+    }
+    return all;
   }
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+};
+
+/// All changes that the reports of a run offer with their bytes, each once.
+std::vector<Fix> fixes_of(const Outcome& outcome) {
+  static const std::regex line(
+      R"(\n(?:\[ranks? [\d-]+\] )?  (?:fix)? +([a-z_]+\.[^\n]*): \d[\d.]* (?:B|KiB|MiB) less(, not)?)");
+  std::vector<Fix> fixes;
+  for (std::sregex_iterator match(outcome.err.begin(), outcome.err.end(), line), end; match != end;
+       ++match) {
+    const Fix fix{(*match)[1].str(), !(*match)[2].matched};
+    if (std::ranges::find(fixes, fix.text, &Fix::text) == fixes.end()) {
+      fixes.push_back(fix);
+    }
+  }
+  return fixes;
 }
 
-/// Everything in host memory, states on disk if a folder is given.
-Arguments in_host_memory(const std::string& limit, const fs::path& disk = {}) {
-  const std::string nvme = disk.empty() ? "" : ", nvme: {path: " + disk.string() + "}";
-  return {"--set",
-          "parallel.gemini={placement: cpu, chunk_size: 64KiB, host_memory: " + limit + nvme + "}"};
-}
-
-std::string bytes(double number) {
-  return fmt::format("{}", static_cast<std::int64_t>(number));
+/// Fails unless the report offers three changes with their bytes and the run passes with each that
+/// it says to be enough, the first of them.
+void require_fixes(const Outcome& refused, const fs::path& folder, const Arguments& more) {
+  const std::vector<Fix> fixes = fixes_of(refused);
+  INFO(refused.err);
+  REQUIRE(fixes.size() == 3);
+  CHECK(fixes.front().enough);
+  for (std::size_t i = 0; i < fixes.size(); ++i) {
+    INFO(fixes[i].text);
+    if (fixes[i].enough) {
+      run_expecting(
+          0, train_wide(folder / fmt::format("fixed-{}", i), joined({more, fixes[i].sets()})));
+    }
+  }
 }
 
 }  // namespace
@@ -101,9 +117,44 @@ TEST_CASE("a run that does not fit ends with one report, whose first fix works",
   CHECK(count(outcome.err, "train.micro_batch_size 8 -> 4: ") == 1);
   CHECK(Json::parse(read_file(folder.path() / "run" / "status.json")).at("exit") == 6);
   CHECK(count(read_file(folder.path() / "run" / "abort.json"), "out-of-memory") >= 1);
-  run_expecting(0,
-                train_wide(folder.path() / "smaller",
-                           with_device(cap, {"--set", "train.micro_batch_size=4"})));
+  require_fixes(outcome, folder.path(), with_device(cap));
+}
+
+TEST_CASE("a run that lacks much is told changes that go far enough", "[memory]") {
+  const TempDir folder;
+  const double peak = peak_of(folder.path() / "free");
+  const Arguments device = with_device(0.5 * peak);
+  const Outcome outcome = run_expecting(6, train_wide(folder.path() / "run", device));
+  CHECK(times_told(outcome, "[out-of-memory]") == 1);
+  require_fixes(outcome, folder.path(), device);
+}
+
+TEST_CASE("a budget that is too small names three changes, and each that is enough works",
+          "[memory]") {
+  const TempDir folder;
+  const Arguments two = {"--nproc", "2"};
+  const auto gemini = [](const std::string& keys) {
+    return Arguments{"--set", "parallel.gemini={chunk_size: 64KiB, " + keys + "}"};
+  };
+  // What the first step takes, which keeps nothing; of a device a little larger too little may be
+  // used after it.
+  const double first = peak_of(folder.path() / "first",
+                               with_device(1 << 30,
+                                           joined({two,
+                                                   gemini("placement: auto, margin_ratio: 1e-6"),
+                                                   {"--set", "train.steps=1"}})));
+  const std::vector<std::pair<std::string, Arguments>> cases = {
+      {"auto", with_device(1.07 * first, joined({two, gemini("placement: auto")}))},
+      {"const", joined({two, gemini("placement: const, const_budget: 4KiB")})}};
+  for (const auto& [name, more] : cases) {
+    INFO(name);
+    const fs::path run_dir = folder.path() / name;
+    const Outcome outcome = run_expecting(6, train_wide(run_dir, more));
+    CHECK(times_told(outcome, "[budget-too-small]") == 1);
+    CHECK(std::regex_search(outcome.err, std::regex(R"(: \d+ bytes are missing)")));
+    CHECK(count(read_file(run_dir / "abort.json"), "budget-too-small") >= 1);
+    require_fixes(outcome, run_dir, more);
+  }
 }
 
 TEST_CASE("ranks that run out of memory together say so once", "[memory]") {
@@ -146,66 +197,6 @@ TEST_CASE("eval runs on a device of a given size, too", "[memory]") {
   const Outcome outcome = eval(6, "300KiB");
   CHECK(times_told(outcome, "[out-of-memory]") == 1);
   CHECK(count(outcome.err, "run.device_memory") >= 1);
-}
-
-TEST_CASE("states on disk train what host and device together cannot hold", "[memory]") {
-  const TempDir folder;
-  run_expecting(0, train_deep(folder.path() / "free"));
-  const Outcome plan = run_expecting(
-      0, {"plan", (folder.path() / "free" / "config.resolved.yaml").string(), "--format", "json"});
-  const double parameters = Json::parse(plan.out).at("parameters");
-  const double state = 16 * parameters;
-  const std::string host = bytes(0.62 * state);
-  const Arguments device = with_device(0.3 * state);
-
-  const auto limited = [&](const std::string& name, Arguments where, const char* processes) {
-    where.insert(where.end(), device.begin(), device.end());
-    where.insert(where.end(), {"--nproc", processes});
-    return train_deep(folder.path() / name, where);
-  };
-  const Outcome refused = run_expecting(6, limited("host", in_host_memory(host), "1"));
-  INFO(refused.err);
-  CHECK(times_told(refused, "[host-memory]") == 1);
-  CHECK(count(refused.err, "parallel.gemini.nvme") >= 1);
-  CHECK(count(refused.err, "step  1") == 0);
-
-  for (const char* processes : {"1", "2"}) {
-    const std::string name = std::string("disk") + processes;
-    const Outcome outcome =
-        run_expecting(0, limited(name, in_host_memory(host, folder.path() / "states"), processes));
-    INFO(outcome.err);
-    require_same_losses(folder.path() / "free", folder.path() / name, 1e-5);
-    CHECK(records(folder.path() / name).at(6).at("nvme_bytes").get<double>() > 0.2 * state);
-  }
-}
-
-TEST_CASE("a disk that fails in a step ends the run, and nothing of it is lost", "[memory]") {
-  const TempDir folder;
-  const Arguments on_disk = in_host_memory("auto", folder.path() / "states");
-  for (const char* processes : {"1", "2"}) {
-    INFO(processes << " processes");
-    const auto train = [&](const std::string& name) {
-      Arguments more = on_disk;
-      more.insert(more.end(), {"--nproc", processes});
-      return train_deep(folder.path() / (name + processes), more);
-    };
-    run_expecting(0, train("whole"));
-    const double states =
-        records(folder.path() / (std::string("whole") + processes)).at(6).at("nvme_bytes");
-    // every step writes all states once: the fourth stops in its middle
-    const std::string fault = "rank=0,kind=nvme-error:" + bytes(3.5 * states);
-    const Outcome failed =
-        run_expecting(9, train("run"), {.environment = {{"COLOSSAL_FAULT", fault}}});
-    INFO(failed.err);
-    CHECK(times_told(failed, "[nvme-io]") == 1);
-    CHECK(count(failed.err, "step  4/") == 0);
-    const fs::path run_dir = folder.path() / (std::string("run") + processes);
-    CHECK(read_file(run_dir / "abort.json").find("nvme-io") != std::string::npos);
-    run_expecting(0, {"inspect", run_dir.string(), "--verify"});
-    const Outcome resumed = run_expecting(0, train("run"));
-    CHECK(count(resumed.err, "resume    ") == 1);
-    require_same_losses(folder.path() / (std::string("whole") + processes), run_dir, 0);
-  }
 }
 
 TEST_CASE("placements that cannot hold what a step needs end with one report", "[memory]") {

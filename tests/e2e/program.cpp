@@ -1,6 +1,8 @@
 // How is the program started and watched? posix_spawn with stdout and stderr in files.
 #include "e2e/program.hpp"
 
+#include "e2e/places.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -139,6 +141,7 @@ pid_t parent_of(const fs::path& process) {
 
 Program::Program(const Arguments& arguments, const Setting& setting)
     : setting_(setting),
+      command_(arguments.empty() ? "" : arguments.front()),
       start_(std::chrono::steady_clock::now()),
       pid_(spawn(arguments, setting, folder_.path())) {}
 
@@ -193,6 +196,7 @@ Outcome Program::wait() {
   outcome.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
   outcome.out = read_file(folder_.path() / "out");
   outcome.err = read_file(folder_.path() / "err");
+  require_places(command_, outcome.err);
   return outcome;
 }
 
@@ -234,6 +238,20 @@ Arguments train_endless(const fs::path& folder, const Arguments& more) {
       train_tiny(folder, {"--set", "train.steps=1M", "--set", "checkpoint.every_steps=null"});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
+}
+
+Arguments joined(const std::vector<Arguments>& parts) {
+  Arguments all;
+  for (const Arguments& part : parts) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+Arguments with_device(double bytes, Arguments more) {
+  more.emplace_back("--set");
+  more.push_back(fmt::format("run.device_memory={}", static_cast<std::int64_t>(bytes)));
+  return more;
 }
 
 Setting torchrun_rank(int rank, int world_size, int port) {

@@ -59,6 +59,7 @@ class Program {
  private:
   TempDir folder_;
   Setting setting_;
+  std::string command_;
   std::chrono::steady_clock::time_point start_;  ///< of the timeout
   pid_t pid_ = -1;
   int status_ = 0;
@@ -76,6 +77,12 @@ Arguments train_tiny(const std::filesystem::path& folder, const Arguments& more 
 
 /// The same for a run that must be stopped: a million steps, nothing saved.
 Arguments train_endless(const std::filesystem::path& folder, const Arguments& more = {});
+
+/// All of these, one after the other.
+Arguments joined(const std::vector<Arguments>& parts);
+
+/// `more`, on a device of this many bytes.
+Arguments with_device(double bytes, Arguments more = {});
 
 /// The setting of one rank of a job on this machine, as torchrun gives it.
 Setting torchrun_rank(int rank, int world_size, int port);

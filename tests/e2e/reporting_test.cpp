@@ -302,6 +302,88 @@ TEST_CASE("profiling does not change the losses", "[reporting]") {
   CHECK(fs::exists(folder.path() / "a" / "profile" / "step-00000001-rank-0000.json"));
 }
 
+TEST_CASE("a JSON console shows the records with all their digits", "[reporting][console]") {
+  for (const char* processes : {"1", "2"}) {
+    const TempDir folder;
+    const fs::path run_dir = folder.path() / "run";
+    const Outcome outcome = run_expecting(
+        0, train_tiny(run_dir, {"--nproc", processes, "--set", "logging.console=json"}));
+    std::map<std::string, std::map<int, Json>> shown;
+    int logs = 0;
+    std::istringstream lines(outcome.err);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      const Json object = Json::parse(line);  // every line is one
+      const std::string kind = object.at("kind");
+      if (kind == "log") {
+        ++logs;
+        CHECK(object.at("level").is_string());
+        CHECK(object.at("rank").is_number_integer());
+        CHECK_FALSE(object.at("text").get<std::string>().empty());
+      } else {
+        shown[kind][object.at("step").get<int>()] = object;
+      }
+    }
+    CHECK(logs > 3);
+    CHECK(shown.at("train").size() == 12);
+    CHECK(shown.at("train") == records(run_dir));
+    CHECK(shown.at("eval") == records(run_dir, "eval"));
+    const std::string file = read_file(run_dir / "logs" / "train.log");
+    CHECK(count(file, "{\"kind\"") == 0);
+    CHECK(count(file, "  gnorm ") == 12);
+  }
+}
+
+TEST_CASE("a rank that fails says so as an object, and the run ends as ever",
+          "[reporting][console]") {
+  const TempDir folder;
+  Setting setting;
+  setting.environment = {{"COLOSSAL_FAULT", "rank=1,step=3,kind=throw"}};
+  const Outcome outcome =
+      run(train_tiny(folder.path() / "run", {"--nproc", "2", "--set", "logging.console=json"}),
+          setting);
+  INFO(outcome.err);
+  CHECK(outcome.code != 0);
+  bool told = false;
+  std::istringstream lines(outcome.err);
+  for (std::string line; std::getline(lines, line);) {
+    const Json object = line.starts_with("{") ? Json::parse(line) : Json::object();
+    told = told || (object.value("level", "") == "error" && object.value("rank", -1) == 1);
+  }
+  CHECK(told);
+}
+
+TEST_CASE("a plain console has no colours, whatever the terminal", "[reporting][console]") {
+  const TempDir folder;
+  const Arguments failing = {
+      "--color", "always", "--set", "train.steps=1", "--set", "scheduler.warmup_steps=1"};
+  const Outcome plain = run_expecting(
+      0,
+      train_tiny(
+          folder.path() / "a",
+          joined({failing, {"--set", "logging.console=plain", "--set", "eval.every_steps=5"}})));
+  CHECK(count(plain.err, "step  1/1") == 1);
+  CHECK(count(plain.err.substr(plain.err.find("launch:")), "\x1b[") == 0);
+}
+
+TEST_CASE("logging.ranks says which processes keep a log", "[reporting][ranks]") {
+  const TempDir folder;
+  const auto logs_with = [&](const std::string& name, const std::string& ranks) {
+    const fs::path run_dir = folder.path() / name;
+    run_expecting(0, train_tiny(run_dir, {"--nproc", "2", "--set", "logging.ranks=" + ranks}));
+    CHECK(count(read_file(run_dir / "logs" / "train.log"), "step  12/12") == 1);
+    const fs::path own = run_dir / "logs" / "rank-0001.log";
+    return fs::exists(own) ? count(read_file(own), "rank 1 of 2 on ") : 0;
+  };
+  CHECK(logs_with("zero", "zero") == 0);
+  CHECK(logs_with("first", "[0]") == 0);
+  CHECK(logs_with("all", "all") == 1);
+  CHECK(logs_with("second", "[1]") == 1);
+  const Outcome outcome = run_expecting(
+      3, train_tiny(folder.path() / "bad", {"--nproc", "2", "--set", "logging.ranks=[0, 2]"}));
+  CHECK(count(outcome.err, "logging.ranks names rank 2, but the run has 2 processes") == 1);
+}
+
 TEST_CASE("reports that are off leave no files", "[reporting]") {
   const TempDir folder;
   run_expecting(0, train_tiny(folder.path() / "run", {"--set", "logging.tensorboard=false"}));

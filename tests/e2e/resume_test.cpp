@@ -51,6 +51,30 @@ double largest_difference(const fs::path& a, const fs::path& b) {
 
 }  // namespace
 
+TEST_CASE("lion and adafactor go on bit-equal, also from another layout", "[resume][optimizers]") {
+  for (const std::string type : {"lion", "adafactor"}) {
+    const TempDir folder;
+    const fs::path whole = folder.path() / "whole";
+    const fs::path halves = folder.path() / "halves";
+    const fs::path moved = folder.path() / "moved";
+    const Arguments own = {"--set", "optimizer={type: " + type + ", lr: 3e-3, weight_decay: 0.1}"};
+    const Arguments sharded =
+        joined({own, {"--nproc", "2", "--set", "parallel.zero={stage: 2, offload: optimizer}"}});
+    run_expecting(0, train_tiny(whole, sharded));
+    run_half(halves, sharded);
+    run_expecting(0, train_tiny(halves, sharded));
+    require_same_losses(whole, halves, 0);
+    require_same_tensors(checkpoint(whole, 12), checkpoint(halves, 12));
+    run_half(moved, sharded);
+    run_expecting(0, train_tiny(moved, own));  // one process, nothing sharded
+    require_same_losses(whole, moved, type == "lion" ? 1e-3 : 1e-5);  // it sees signs
+    const Outcome shown =
+        run_expecting(0, {"inspect", checkpoint(whole, 12).string(), "--tensors"});
+    CHECK((count(shown.out, "optim/exp_avg/") > 3) == (type == "lion"));
+    CHECK((count(shown.out, "optim/exp_avg_sq_row/") > 3) == (type == "adafactor"));
+  }
+}
+
 TEST_CASE("a resumed run is bit-equal to an unbroken one", "[resume]") {
   const TempDir folder;
   const fs::path whole = folder.path() / "whole";

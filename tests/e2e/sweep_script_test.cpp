@@ -14,7 +14,9 @@ namespace {
 
 /// A folder with a sweep of a classifier; `trials` are the items of its list.
 struct Scripted {
-  explicit Scripted(const std::string& trials, const std::string& train = "steps: 30") {
+  explicit Scripted(const std::string& trials,
+                    const std::string& train = "steps: 30",
+                    const std::string& run = "") {
     write_file(dir.path() / "base.yaml",
                "run: {device: cpu, seed: 7, threads: 1}\n"
                "model: {type: mlp, in_features: 4, layers: [8], out_features: 3}\n"
@@ -26,7 +28,8 @@ struct Scripted {
                    "checkpoint: {every_steps: 20}\n"
                    "logging: {every_steps: 10, tensorboard: false}\n");
     write_file(file,
-               "base: base.yaml\nmethod: list\nrun: {output_dir: out}\ntrials: [" + trials + "]\n");
+               "base: base.yaml\nmethod: list\nrun: {output_dir: out" + run + "}\ntrials: [" +
+                   trials + "]\n");
   }
   /// What a shell line ends with; SCRIPT in it is the script with the sweep, OUT the folder of
   /// trials.
@@ -91,11 +94,51 @@ TEST_CASE("a failing trial stops no other, and the exit code tells of it", "[swe
   CHECK(count(sweep.output, "  exit 7\n") == 1);
 }
 
-TEST_CASE("with --stop-on-failure no trial starts after one has failed", "[sweep]") {
-  Scripted sweep(kThirdFails);
-  CHECK(sweep.shell("SCRIPT --stop-on-failure") == 1);
+TEST_CASE("with on_failure stop no trial starts after one has failed", "[sweep]") {
+  const std::string stopped = "finished finished failed pending pending pending";
+  Scripted option(kThirdFails);
+  CHECK(option.shell("SCRIPT --on-failure stop") == 1);
+  INFO(option.output);
+  CHECK(option.states() == stopped);
+  Scripted key(kThirdFails, "steps: 30", ", on_failure: stop");
+  CHECK(key.shell("SCRIPT") == 1);
+  CHECK(key.states() == stopped);
+  // the option beats the key
+  CHECK(key.shell("SCRIPT --on-failure continue") == 1);
+  CHECK(key.states() == "finished finished failed finished finished finished");
+}
+
+TEST_CASE("a sweep file says how many trials run at a time, and how often they try", "[sweep]") {
+  Scripted sweep(
+      "{run.seed: 1}, {run.seed: 2}, {run.seed: 3}", "steps: 30", ", parallel: 3, retries: 2");
+  const fs::path script = sweep.dir.path() / "colossal-train";
+  const std::string tries = (sweep.dir.path() / "tries").string();
+  // every training waits for two others, and then has lost its peer
+  write_file(script,
+             fmt::format("#!/bin/sh\n"
+                         "if [ \"$1\" = sweep ]; then '{0}' \"$@\" | sed \"s#[^\t ]*colossal-train "
+                         "train#$0 train#\"; exit; fi\n"
+                         "echo x >> '{1}'\n"
+                         "for i in $(seq 300); do [ $(wc -l < '{1}') -ge 3 ] && exit 8; sleep 0.1; "
+                         "done\nexit 7\n",
+                         sweep.program,
+                         tries));
+  fs::permissions(script, fs::perms::owner_all);
+  sweep.program = script.string();
+  CHECK(sweep.shell("SCRIPT") == 1);
   INFO(sweep.output);
-  CHECK(sweep.states() == "finished finished failed pending pending pending");
+  CHECK(count(read_file(tries), "x\n") == 9);
+  CHECK(count(sweep.output, "exit 8, again\n") == 6);
+  const Outcome lines =
+      run_expecting(0, {"sweep", "expand", sweep.file.string(), "--format", "script"});
+  CHECK(lines.out.starts_with("3 2 continue\n0\t"));
+  CHECK(count(lines.out, "\n") == 4);
+  CHECK(count(lines.out, "\tpending\t") == 3);
+  // by its name alone, where it lies
+  CHECK(sweep.shell(fmt::format("cd '{}'; '{}/scripts/sweep.sh' s.yaml --dry-run",
+                                sweep.dir.path().string(),
+                                COLOSSAL_SOURCE_DIR)) == 0);
+  CHECK(count(lines.out, " --resume auto\n") == 3);
 }
 
 TEST_CASE("a sweep that is told to stop saves its trials, and goes on to its end", "[sweep]") {
@@ -121,7 +164,7 @@ TEST_CASE("what may pass is tried again, what cannot is not", "[sweep]") {
   // loses a peer the first two times that it trains
   write_file(wrapper,
              fmt::format("#!/bin/sh\n"
-                         "if [ \"$1\" = sweep ]; then '{0}' \"$@\" | sed \"s#^[^ ]*colossal-train "
+                         "if [ \"$1\" = sweep ]; then '{0}' \"$@\" | sed \"s#[^\t ]*colossal-train "
                          "train#$0 train#\"; exit; fi\n"
                          "echo x >> '{1}'\n"
                          "[ $(wc -l < '{1}') -gt 2 ] || exit 8\n"

@@ -2,6 +2,7 @@
 // wrong?
 #include "e2e/program.hpp"
 #include "support/token_files.hpp"
+#include "support/token_hdf5.hpp"
 
 #include <fmt/format.h>
 
@@ -107,6 +108,52 @@ TEST_CASE("a run on token files is the same on any processes and after a stop", 
     CHECK(records(tokens.path() / halves).at(7).at("attempt") == 2);
     require_same_losses(tokens.path() / one, tokens.path() / halves, 0);
   }
+}
+
+TEST_CASE("a run on HDF5 files is that on Megatron's, and damaged ones end it before step 1",
+          "[tokens][hdf5]") {
+  const TokensRun tokens;
+  Ids ids = text_ids(900);
+  const Ids second = text_ids(301);
+  ids.insert(ids.end(), second.begin(), second.end());
+  const fs::path h5 = tokens.path() / "train.h5";
+  const TokenHdf5 form{.ids = ids, .documents = {0, 900, 1201}, .chunk = 256};
+  write_hdf5(h5, form);
+  write_hdf5(tokens.path() / "eval.h5", {.ids = text_ids(50)});
+  const Arguments sets = set({"data.train=[" + h5.string() + "]",
+                              "data.eval=[" + (tokens.path() / "eval.h5").string() + "]",
+                              "data.format=hdf5"});
+  run_expecting(0, tokens.train("bin"));
+  run_expecting(0, tokens.train("one", sets));
+  require_same_losses(tokens.path() / "bin", tokens.path() / "one", 0);
+  run_expecting(0, tokens.train("two", with(sets, {"--nproc", "2"})));
+  require_same_losses(tokens.path() / "one", tokens.path() / "two", 1e-5);
+  const Outcome inspected = run_expecting(0, {"dataset", "inspect", h5.string()});
+  CHECK(count(inspected.out, "HDF5, uint16") == 1);
+  CHECK(count(inspected.out, "1,201") >= 1);
+
+  TokenHdf5 wrong = form;
+  wrong.ids[700] = 300;
+  write_hdf5(h5, wrong);
+  const std::string range = "token id 300 is outside the vocabulary of 256";
+  for (const std::string& text :
+       tokens.data_errors("token-range", with(sets, set({"data.validate=full"})))) {
+    CHECK(count(text, range) == 1);
+  }
+  const Outcome late = run_expecting(4, tokens.train("late", sets));  // met while reading
+  CHECK(count(late.err, h5.string() + "', byte ") >= 1);
+  CHECK(count(late.err, range) >= 1);
+  wrong = form;
+  wrong.type = H5T_IEEE_F64LE;
+  write_hdf5(h5, wrong);
+  (void)tokens.data_errors("token-format", sets);
+  wrong = form;
+  wrong.documents = {0, 900, 1300};
+  write_hdf5(h5, wrong);
+  (void)tokens.data_errors("token-file", sets);
+  write_hdf5(h5, form);
+  fs::resize_file(h5, fs::file_size(h5) / 2);
+  (void)tokens.data_errors("token-file", sets);
 }
 
 TEST_CASE("weighted files are drawn by weight, and the plan says so", "[tokens]") {

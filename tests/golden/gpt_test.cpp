@@ -45,6 +45,28 @@ void check_variant(const Golden& golden,
   require_close(golden.tensor(variant + "/logits"), out["logits"], tolerance, "logits");
 }
 
+/// Loss and gradients with label smoothing, over the true vocabulary.
+void check_smoothed(const Golden& golden, const std::string& variant, Precision precision) {
+  INFO(variant);
+  Config config = golden_config(golden, variant);
+  config.train.precision = precision;
+  const LocalModel model(config);
+  load_weights(golden, variant, model);
+  const std::string group = variant + "/smoothed";
+  Batch batch = golden_batch(golden, variant);
+  batch.loss.smoothing = golden.number(group, "label_smoothing");
+  REQUIRE(batch.loss.smoothing > 0);
+  const double tolerance = precision == Precision::fp64 ? 1e-10 : 1e-5;
+  const at::Tensor loss = model.forward(batch).loss_sum;
+  require_close(golden.tensor(group + "/loss_sum"), loss, tolerance, "loss");
+  loss.backward();
+  for (const std::string& name : golden.names(group + "/grads")) {
+    const Parameter& parameter = *model.find(name);
+    const at::Tensor grad = LocalModel::logical(parameter, parameter.tensor().grad());
+    require_close(golden.tensor(group + "/grads/" + name), grad, tolerance, name);
+  }
+}
+
 const std::vector<std::string> kVariants = {"default", "gqa_swiglu_untied_padded", "gelu", "relu"};
 
 }  // namespace
@@ -66,6 +88,15 @@ TEST_CASE("GPT equals PyTorch in fp32 to its rounding", "[golden]") {
     Config config = golden_config(golden, variant);
     config.train.precision = Precision::fp32;
     check_variant(golden, variant, config, 1e-5);
+  }
+}
+
+TEST_CASE("GPT with label smoothing equals PyTorch, padding of the vocabulary left out",
+          "[golden]") {
+  const Golden golden(COLOSSAL_TEST_DATA "/fixtures/gpt.h5");
+  for (const std::string variant : {"default", "gqa_swiglu_untied_padded"}) {
+    check_smoothed(golden, variant, Precision::fp64);
+    check_smoothed(golden, variant, Precision::fp32);
   }
 }
 
@@ -100,7 +131,9 @@ TEST_CASE("padding gets no gradient", "[golden]") {
   const std::string variant = "gqa_swiglu_untied_padded";
   const LocalModel model(golden_config(golden, variant));
   load_weights(golden, variant, model);
-  model.forward(golden_batch(golden, variant)).loss_sum.backward();
+  Batch batch = golden_batch(golden, variant);
+  batch.loss.smoothing = GENERATE(0.0, 0.3);
+  model.forward(batch).loss_sum.backward();
   for (const std::string name : {"embed.tokens.weight", "head.weight"}) {
     const at::Tensor grad = model.find(name)->tensor().grad();
     REQUIRE(grad.size(0) == 256);

@@ -4,6 +4,7 @@
 #include "support/close.hpp"
 
 #include <string>
+#include <utility>
 
 namespace colossal::test {
 namespace {
@@ -39,6 +40,32 @@ void check_variant(const std::string& variant, Precision precision, double toler
 }
 
 }  // namespace
+
+TEST_CASE("the MLP with label smoothing equals PyTorch", "[golden]") {
+  const Golden golden(COLOSSAL_TEST_DATA "/fixtures/mlp.h5");
+  const std::string variant = GENERATE("one", "two");
+  const auto [precision, tolerance] =
+      GENERATE(std::pair{Precision::fp64, 1e-12}, std::pair{Precision::fp32, 1e-5});
+  INFO(variant);
+  Config config = golden_mlp_config(golden, variant);
+  config.train.precision = precision;
+  const LocalModel model(config);
+  for (const Parameter* const parameter : model.parameters()) {
+    load_golden_weight(golden, variant, *parameter, parameter->tensor());
+  }
+  const std::string group = variant + "/smoothed";
+  Batch batch = golden_mlp_batch(golden, variant);
+  batch.loss.smoothing = golden.number(group, "label_smoothing");
+  const at::Tensor loss = model.forward(batch).loss_sum;
+  require_close(golden.tensor(group + "/loss_sum"), loss, tolerance, "loss");
+  loss.backward();
+  for (const std::string& name : golden.names(group + "/grads")) {
+    require_close(golden.tensor(group + "/grads/" + name),
+                  model.find(name)->tensor().grad(),
+                  tolerance,
+                  name);
+  }
+}
 
 TEST_CASE("the MLP equals PyTorch in fp64", "[golden]") {
   check_variant("one", Precision::fp64, 1e-12);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <signal.h>
 #include <sys/resource.h>
+#include <thread>
 
 using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
 using namespace colossal::test;
@@ -256,5 +257,46 @@ RANKS_TEST_CASE("ranks that disagree about a tensor are a program error", "[chec
   CHECK(failure.id == "checkpoint-record");
   CHECK(failure.exit_code == 1);
   CHECK(contains(failure.text, "ranks disagree"));
+  ctx.comm().barrier();
+}
+
+RANKS_TEST_CASE("a checkpoint that threads have written is committed by all ranks together",
+                "[checkpoint]",
+                2) {
+  const SharedDir dir(ctx);
+  save_shards(dir.path(), {.dp = 2}, ctx.comm());
+  RunState state = state_at(2);
+  {
+    CheckpointWriter writer(dir.path(), state, ctx.comm(), {.keep_last = 1});
+    const std::vector<TensorRecord> records = shard_records({.dp = 2}, ctx.rank(), true);
+    std::thread thread([&] { writer.write(records); });
+    thread.join();
+    ctx.comm().barrier();
+    CHECK(list_checkpoints(dir.path()).size() == 1);  // written by all, committed by none
+    CHECK(read_file(dir.path() / "latest") == "1\n");
+    ctx.comm().barrier();
+    CHECK(writer.commit() > 0);
+  }
+  ctx.comm().barrier();
+  CHECK(names_in(dir.path()) == std::vector<std::string>{"latest", "step-00000002"});
+  std::vector<TensorRecord> records = shard_records({.dp = 2}, ctx.rank(), false);
+  load_tensors(folder_of(dir.path(), 2), records, ctx.comm());
+  CHECK(at::equal(records[0].local, shard_records({.dp = 2}, ctx.rank(), true)[0].local));
+  ctx.comm().barrier();
+}
+
+RANKS_TEST_CASE("what fails in the thread of one rank fails the commit of all", "[checkpoint]", 2) {
+  const SharedDir dir(ctx);
+  save_shards(dir.path(), {.dp = 2}, ctx.comm());
+  std::vector<TensorRecord> records = shard_records({.dp = 2}, ctx.rank(), true);
+  if (ctx.rank() == 1) {
+    records[0].name = "no group";
+  }
+  CheckpointWriter writer(dir.path(), state_at(2), ctx.comm(), {.keep_last = 1});
+  std::thread([&] { writer.write(records); }).join();
+  const Failure failure = failure_of([&] { writer.commit(); });
+  CHECK(failure.id == "checkpoint-record");
+  CHECK(contains(failure.text, "rank 1: ") == (ctx.rank() == 0));
+  require_whole(dir.path());
   ctx.comm().barrier();
 }

@@ -58,16 +58,19 @@ struct Result {
   double norm = 0;
 };
 
-Result train(const Optimizer& optimizer,
+Result train(Optimizer& optimizer,
              std::vector<FlatShard>& shards,
              std::int64_t begin,
              const ParallelContext& context) {
   std::vector<std::unique_ptr<Parameter>> owned;
   std::vector<Parameter*> parameters;
-  for (std::size_t i = 0; i < kLayers.size(); ++i) {
-    owned.push_back(std::make_unique<Parameter>(ParamSpec{}));
+  for (const std::int64_t count : kLayers) {
+    ParamSpec spec;
+    spec.shape = count % 3 == 0 ? Shape{count / 3, 3} : Shape{count};
+    owned.push_back(std::make_unique<Parameter>(spec));
     parameters.push_back(owned.back().get());
   }
+  optimizer.prepare(parameters, context.mesh());
   const std::vector<ParamGroup> groups = {
       {1, 0.1}, {0.5, 0.2}, {.weight_decay = 0, .adapt = false}, {1, 0}};
   Result result;
@@ -187,6 +190,10 @@ RANKS_TEST_CASE("layer norms cost one all-reduce of two doubles a parameter", "[
   const std::int64_t layers = 5 * 2 * 8 * std::ssize(kLayers);
   CHECK(update_bytes("lamb") == norms + layers);
   CHECK(update_bytes("lars") == norms + layers);
+  // Two vectors of 101 and 7, matrices of 111 and 50 rows of 3: their rows, columns and squares of
+  // weights, then one number each.
+  const std::int64_t factors = 5 * 8 * ((101 + 7 + 111 + 3 + 50 + 3 + 4) + 4);
+  CHECK(update_bytes("adafactor") == norms + factors);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <random>
 #include <string>
 
 namespace colossal::test {
@@ -11,15 +10,8 @@ namespace colossal::test {
 /// destructor.
 class TempDir {
  public:
-  TempDir()
-      : path_(std::filesystem::temp_directory_path() /
-              ("colossal-" + std::to_string(std::random_device{}()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
+  TempDir();
+  ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
 

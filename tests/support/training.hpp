@@ -79,9 +79,12 @@ inline Tensors copy_records(Trainer& trainer) {
     if (record.bring) {
       record.bring();
     }
-    const at::Tensor& whole = tensors.at(record.name);
+    const auto known = tensors.find(record.name);
+    if (known == tensors.end()) {
+      continue;  // whole on every rank: below
+    }
     for (const Region& region : record.regions) {
-      at::Tensor to = whole;
+      at::Tensor to = known->second;
       at::Tensor from = record.local;
       for (std::size_t d = 0; d < region.extent.size(); ++d) {
         const auto dim = static_cast<std::int64_t>(d);
@@ -92,6 +95,11 @@ inline Tensors copy_records(Trainer& trainer) {
     }
   }
   join_parts(trainer, tensors);
+  for (const WholeState& state : trainer.parts().optimizer->whole_states()) {
+    const auto param = static_cast<std::size_t>(state.param);
+    const std::string& name = trainer.parts().store->parameters()[param]->spec().name;
+    tensors["optim/" + std::string(state.name) + "/" + name] = state.values.clone();
+  }
   return tensors;
 }
 

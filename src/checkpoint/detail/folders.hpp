@@ -1,6 +1,8 @@
 // Which folders of a run are checkpoints, and which of them may go?
 #pragma once
 
+#include "checkpoint/checkpoint.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -18,9 +20,9 @@ namespace colossal::detail {
 /// The step of a folder name made by folder_name(); nothing for others.
 [[nodiscard]] std::optional<std::int64_t> step_of(std::string_view folder) noexcept;
 
-/// Removes all complete checkpoints but the `keep_last` newest and `saved`, and what interrupted
-/// saves left behind. Says so in the log if it cannot; incomplete folders without a temporary name
-/// stay, as evidence.
-void remove_old(const std::filesystem::path& root, std::int64_t saved, std::int64_t keep_last);
+/// Removes all complete checkpoints but `saved` and those that `options` keeps, and what
+/// interrupted saves left behind. Says so in the log if it cannot; incomplete folders without a
+/// temporary name stay, as evidence.
+void remove_old(const std::filesystem::path& root, std::int64_t saved, const SaveOptions& options);
 
 }  // namespace colossal::detail

@@ -22,23 +22,14 @@ constexpr std::array<DtypeName, 5> kDtypes{{{at::kDouble, "float64"},
                                             {at::kHalf, "float16"},
                                             {at::kLong, "int64"}}};
 
-/// The most specific entry of the library's error stack.
+/// The failure of the last call.
 struct LastFailure {
-  std::string text = "unknown HDF5 failure";
+  std::string text = hdf5_failure();
   int error_number = 0;
 };
 
-herr_t take_innermost(unsigned position, const H5E_error2_t* entry, void* data) {
-  auto& failure = *static_cast<LastFailure*>(data);
-  if (position == 0 && entry->desc != nullptr) {
-    failure.text = entry->desc;
-  }
-  return 0;
-}
-
 LastFailure last_failure() {
   LastFailure failure;
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, &take_innermost, &failure);
   // The file driver writes "..., errno = 28, error message = ..." into its text: there is no other
   // way to the number.
   constexpr std::string_view kMark = "errno = ";
@@ -68,7 +59,7 @@ H5Type small_float(std::size_t exponent_bits, std::size_t exponent_bias) {
 /// Strong: closing the file closes what is still open in it. V110 groups and links are smaller and
 /// faster to make.
 H5Properties access_properties() {
-  prepare_library();
+  prepare_hdf5();
   H5Properties properties(H5Pcreate(H5P_FILE_ACCESS));
   H5Pset_fclose_degree(properties.id(), H5F_CLOSE_STRONG);
   H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V110, H5F_LIBVER_V110);
@@ -76,17 +67,6 @@ H5Properties access_properties() {
 }
 
 }  // namespace
-
-void prepare_library() {
-  // The library's exit handler crashes on a file whose close failed (1.10.8, full disk), and its
-  // error printing would bypass the log.
-  static const bool done = [] {
-    H5dont_atexit();
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-    return true;
-  }();
-  static_cast<void>(done);
-}
 
 H5File::H5File(std::filesystem::path path, H5Access access)
     : path_(std::move(path)), access_(access) {
@@ -145,7 +125,7 @@ void H5File::close() {
 }
 
 H5Type h5_type(at::ScalarType dtype) {
-  prepare_library();
+  prepare_hdf5();
   switch (dtype) {
     case at::kDouble:
       return H5Type(H5Tcopy(H5T_IEEE_F64LE));
@@ -179,7 +159,7 @@ std::vector<hsize_t> h5_dims(const Shape& shape) {
 }
 
 H5Space h5_space(const Shape& shape) {
-  prepare_library();
+  prepare_hdf5();
   if (shape.empty()) {
     return H5Space(H5Screate(H5S_SCALAR));
   }
@@ -188,7 +168,7 @@ H5Space h5_space(const Shape& shape) {
 }
 
 H5Properties h5_make_groups() {
-  prepare_library();
+  prepare_hdf5();
   H5Properties properties(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(properties.id(), 1);
   return properties;

@@ -1,51 +1,17 @@
 // How is the HDF5 C library called so that nothing leaks and every failure becomes an Error?
 #pragma once
 
+#include "core/detail/hdf5.hpp"
 #include "core/types.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <hdf5.h>
 
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace colossal::detail {
-
-/// To be called before the first other call of the library in a process, and harmless later.
-void prepare_library();
-
-/// Owner of one HDF5 id. The destructor drops the result of the close; writers call close() to see
-/// it.
-template <herr_t (*Close)(hid_t)>
-class Handle {
- public:
-  Handle() noexcept = default;
-  explicit Handle(hid_t id) noexcept : id_(id) {}
-  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, H5I_INVALID_HID)) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(id_, other.id_);
-    return *this;
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() { close(); }
-
-  [[nodiscard]] hid_t id() const noexcept { return id_; }
-  [[nodiscard]] bool valid() const noexcept { return id_ >= 0; }
-  /// Closes now; false if the library could not (a flush failed). The id is given up either way.
-  bool close() noexcept { return id_ < 0 || Close(std::exchange(id_, H5I_INVALID_HID)) >= 0; }
-
- private:
-  hid_t id_ = H5I_INVALID_HID;
-};
-
-using H5Dataset = Handle<&H5Dclose>;
-using H5Space = Handle<&H5Sclose>;
-using H5Type = Handle<&H5Tclose>;
-using H5Properties = Handle<&H5Pclose>;
 
 /// What an open file is for; decides the id of its errors.
 enum class H5Access : std::uint8_t { read, create };

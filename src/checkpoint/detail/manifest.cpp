@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <system_error>
@@ -34,7 +35,11 @@ RunState state_from_json(const Json& json) {
                                  scale->at("growth").get<std::int64_t>(),
                                  scale->at("hysteresis").get<std::int64_t>()};
   }
+  state.recent_losses = json.value("recent_losses", std::vector<double>());
   state.weights_only = json.value("content", "full") == "weights";
+  if (const auto metrics = json.find("metrics"); metrics != json.end()) {
+    metrics->get_to(state.metrics);
+  }
   json.at("data_fingerprint").get_to(state.data_fingerprint);
   json.at("build_id").get_to(state.build_id);
   json.at("config_yaml").get_to(state.config_yaml);
@@ -42,11 +47,14 @@ RunState state_from_json(const Json& json) {
 }
 
 Json to_json(const StoredBox& box) {
-  return {{"file", box.file},
-          {"dataset", box.dataset},
-          {"offset", box.box.offset},
-          {"extent", box.box.extent},
-          {"crc32c", box.crc}};
+  Json json = {{"file", box.file},
+               {"dataset", box.dataset},
+               {"offset", box.box.offset},
+               {"extent", box.box.extent}};
+  if (box.crc) {
+    json["crc32c"] = *box.crc;
+  }
+  return json;
 }
 
 StoredBox box_from_json(const Json& json) {
@@ -55,7 +63,9 @@ StoredBox box_from_json(const Json& json) {
   json.at("dataset").get_to(box.dataset);
   json.at("offset").get_to(box.box.offset);
   json.at("extent").get_to(box.box.extent);
-  json.at("crc32c").get_to(box.crc);
+  if (const auto crc = json.find("crc32c"); crc != json.end()) {
+    box.crc = crc->get<std::uint32_t>();
+  }
   return box;
 }
 
@@ -85,7 +95,14 @@ Manifest manifest_from_json(const Json& json) {
 }
 
 /// Boxes that do not tile their tensor, or point at no file, cannot come from save_checkpoint().
-void check_tensors(const fs::path& checkpoint, const Manifest& manifest) {
+/// Neither can boxes without a checksum under a version that has one for each.
+void check_tensors(const fs::path& checkpoint, const Manifest& manifest, std::int64_t version) {
+  check(version > 1 || count_unchecked(manifest) == 0,
+        ErrorKind::checkpoint,
+        "checkpoint-incomplete",
+        "{} is damaged: {} boxes have no checksum",
+        (checkpoint / kManifestName).string(),
+        count_unchecked(manifest));
   const auto num_files = static_cast<std::int64_t>(manifest.files.size());
   for (const StoredTensor& tensor : manifest.tensors) {
     bool good = is_storable(tensor.dtype);
@@ -115,14 +132,29 @@ Json to_json(const RunState& state) {
     json["loss_scale"] = {
         {"scale", scale->scale}, {"growth", scale->growth}, {"hysteresis", scale->hysteresis}};
   }
+  if (!state.recent_losses.empty()) {
+    json["recent_losses"] = state.recent_losses;
+  }
   if (state.weights_only) {
     json["content"] = "weights";
+  }
+  if (!state.metrics.empty()) {
+    json["metrics"] = state.metrics;
   }
   json.update({{"data_fingerprint", state.data_fingerprint},
                {"build_id", state.build_id},
                {"config_sha256", sha256(state.config_yaml)},
                {"config_yaml", state.config_yaml}});
   return json;
+}
+
+std::size_t count_unchecked(const Manifest& manifest) {
+  std::size_t count = 0;
+  for (const StoredTensor& tensor : manifest.tensors) {
+    count += static_cast<std::size_t>(std::ranges::count_if(
+        tensor.boxes, [](const StoredBox& box) { return !box.crc.has_value(); }));
+  }
+  return count;
 }
 
 Json to_json(const std::vector<StoredTensor>& tensors) {
@@ -161,7 +193,7 @@ std::string to_text(const Manifest& manifest) {
     files.push_back({{"name", file.name}, {"bytes", file.bytes}});
   }
   Json json = {{"format", "colossal-checkpoint"},
-               {"version", kManifestVersion},
+               {"version", count_unchecked(manifest) == 0 ? 1 : kManifestVersion},
                {"world_size", manifest.world_size},
                {"state", to_json(manifest.state)},
                {"files", std::move(files)},
@@ -194,7 +226,7 @@ Manifest read_manifest(const fs::path& checkpoint) {
           stored,
           found);
     Manifest manifest = manifest_from_json(json);
-    check_tensors(checkpoint, manifest);
+    check_tensors(checkpoint, manifest, version);
     return manifest;
   } catch (const Json::exception& error) {
     fail(ErrorKind::checkpoint,

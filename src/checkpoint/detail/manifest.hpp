@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,8 @@ struct StoredBox {
   std::int64_t file = 0;  ///< index into Manifest::files
   std::string dataset;    ///< absolute path in the file
   Box box;
-  std::uint32_t crc = 0;  ///< CRC-32C of the elements in row-major order, little-endian
+  /// CRC-32C of the elements in row-major order, little-endian; unset: saved without.
+  std::optional<std::uint32_t> crc = {};
 };
 
 struct StoredTensor {
@@ -43,9 +45,13 @@ struct Manifest {
   std::vector<StoredTensor> tensors;  ///< by name
 };
 
-inline constexpr std::int64_t kManifestVersion = 1;
+/// The newest version; what has checksums is still written as version 1.
+inline constexpr std::int64_t kManifestVersion = 2;
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::string_view kIndexName = "index.h5";
+
+/// Boxes without a checksum.
+[[nodiscard]] std::size_t count_unchecked(const Manifest& manifest);
 
 /// JSON of tensors, of the manifest and of one rank's part of it.
 [[nodiscard]] nlohmann::ordered_json to_json(const std::vector<StoredTensor>& tensors);

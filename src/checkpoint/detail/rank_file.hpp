@@ -27,11 +27,12 @@ struct RankTable {
 /// "rank-0003.h5".
 [[nodiscard]] std::string rank_file_name(int rank);
 
-/// Writes the owned boxes, one at a time, and flushes the file to the device; the folder is the
-/// caller's. Errors: checkpoint "checkpoint-write".
+/// Writes the owned boxes, one at a time, with their checksums if wanted, and flushes the file to
+/// the device; the folder is the caller's. Errors: checkpoint "checkpoint-write".
 [[nodiscard]] RankTable write_rank_file(const std::filesystem::path& folder,
                                         int rank,
-                                        std::span<const TensorRecord> records);
+                                        std::span<const TensorRecord> records,
+                                        bool checksum = true);
 
 /// Reads boxes of one checkpoint; keeps a few files open.
 class BoxReader {

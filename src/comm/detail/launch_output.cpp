@@ -1,6 +1,8 @@
 // Which lines are held for a moment, and how are equal ones merged?
 #include "comm/detail/launch_output.hpp"
 
+#include "core/log.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +18,7 @@ constexpr std::chrono::milliseconds kMoment{300};
 constexpr std::chrono::milliseconds kErrorMoment{3'000};
 
 bool is_error(std::string_view text) {
-  return text.starts_with("error: ");
+  return log::error_message_at(text) != std::string_view::npos;
 }
 
 bool holds_rank(const std::vector<int>& ranks, int rank) {
@@ -56,7 +58,7 @@ LaunchOutput::LaunchOutput(int num_ranks, Writer writer)
 void LaunchOutput::line(int rank, Stream stream, std::string_view text, Clock::time_point now) {
   const std::string_view bare = without_prefix(rank, without_newline(text));
   if (stream == Stream::err) {
-    remember(rank, bare);
+    remember(rank, log::plain_line(bare));
   }
   if (passes(rank, stream, bare)) {
     writer_(stream, text);
@@ -72,6 +74,9 @@ void LaunchOutput::line(int rank, Stream stream, std::string_view text, Clock::t
 }
 
 bool LaunchOutput::passes(int rank, Stream stream, std::string_view text) const {
+  if (stream == Stream::err && text.starts_with(R"({"kind":")")) {
+    return true;  // an object that names its rank
+  }
   if (rank != 0 || stream == Stream::out) {
     return rank == 0;
   }

@@ -12,8 +12,6 @@
 namespace colossal::detail {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1'000'000;
-
 /// Identifies a job on one machine: its ranks are children of one process, or of one group.
 std::uint64_t parent_group() {
   return static_cast<std::uint64_t>(::getpgid(::getppid()));

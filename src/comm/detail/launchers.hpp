@@ -12,6 +12,9 @@
 
 namespace colossal::detail {
 
+/// More ranks than any job has: a number beyond is a mistake.
+inline constexpr int kMostRanks = 1'000'000;
+
 /// A variable of the environment, or nothing.
 [[nodiscard]] std::optional<std::string> variable(const char* name);
 

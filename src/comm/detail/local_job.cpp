@@ -4,6 +4,7 @@
 #include "comm/detail/peers.hpp"
 #include "core/error.hpp"
 #include "core/signals.hpp"
+#include "core/system.hpp"
 
 #include <fmt/format.h>
 
@@ -56,7 +57,8 @@ class SpawnOptions {
   SpawnOptions& operator=(const SpawnOptions&) = delete;
 
   void redirect(int out, int err) {
-    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(
+        &actions_, STDIN_FILENO, stdin_of_children().c_str(), O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions_, out, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions_, err, STDERR_FILENO);
   }

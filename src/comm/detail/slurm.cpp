@@ -9,7 +9,6 @@
 namespace colossal::detail {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1'000'000;
 constexpr std::size_t kMostHosts = 1'000'000;
 /// Ids from here on are no steps of srun: the batch script itself, an interactive shell.
 constexpr std::int64_t kSpecialSteps = 4'294'967'000;

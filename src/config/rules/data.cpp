@@ -47,7 +47,7 @@ void documents_are_known(const RuleInput& in) {
       in.error("sequence-packing", key, fmt::format("{} needs to know where documents begin", key));
   error.related.push_back(in.with("data.format"));
   error.why = "files of llm.c hold tokens only, without document boundaries";
-  error.fix = "use Megatron files, or packing: concat with cross_document_attention: true";
+  error.fix = "use Megatron or HDF5 files, or packing: concat with cross_document_attention: true";
 }
 
 constexpr std::array<Rule, 3> kRules = {

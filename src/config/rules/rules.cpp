@@ -67,6 +67,7 @@ void check_rules(const RuleInput& input) {
                             scheduler_rules(),
                             schedule_rules(),
                             usage_rules(),
+                            checkpoint_rules(),
                             precision_rules()}) {
     for (const Rule rule : rules) {
       rule(input);

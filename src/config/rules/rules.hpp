@@ -58,10 +58,12 @@ using Rule = void (*)(const RuleInput&);
 [[nodiscard]] std::span<const Rule> optimizer_rules();
 /// warmup-too-long, warmup-required, milestones-order, never-runs, unused-section.
 [[nodiscard]] std::span<const Rule> scheduler_rules();
-/// lr-too-large, never-runs, checkpoint-none, tokens-not-multiple.
+/// lr-too-large, never-runs, checkpoint-none, tokens-not-multiple, batch-ramp.
 [[nodiscard]] std::span<const Rule> schedule_rules();
-/// eval-needs-data, unused-section.
+/// eval-needs-data, out-of-range, unused-section.
 [[nodiscard]] std::span<const Rule> usage_rules();
+/// keep-best-metric, async-nvme, export-at-end, weights-only-run, unused-section.
+[[nodiscard]] std::span<const Rule> checkpoint_rules();
 
 /// loss-scale-range, fp16-slow, recompute-attention, unused-section.
 [[nodiscard]] std::span<const Rule> precision_rules();

@@ -1,6 +1,7 @@
 // Do the things that happen at certain steps fit the length of the run?
 #include "config/schedule.hpp"
 
+#include "config/batch_sizes.hpp"
 #include "config/rules/rules.hpp"
 
 #include <fmt/format.h>
@@ -65,12 +66,12 @@ void something_is_saved(const RuleInput& in) {
   const CheckpointConfig& checkpoint = in.config.checkpoint;
   const auto steps = in.steps();
   const bool periodic = checkpoint.every_steps && (!steps || *checkpoint.every_steps <= *steps);
-  if (checkpoint.at_end || periodic) {
+  if (checkpoint.at_end || periodic || checkpoint.every_time_seconds) {
     return;
   }
   Diagnostic& warning =
       in.warning("checkpoint-none", "checkpoint.at_end", "this run never saves a checkpoint");
-  warning.why = "at_end is false and no every_steps within the run is given";
+  warning.why = "at_end is false and no every_steps within the run, and no every_time, is given";
   warning.fix = "checkpoint: {at_end: true} or a shorter every_steps";
 }
 
@@ -81,18 +82,19 @@ void budget_is_whole(const RuleInput& in) {
   if (!steps || train.steps || train.epochs) {
     return;
   }
-  const std::int64_t unit =
-      train.global_batch_size * (train.tokens ? in.config.data.seq_length : 1);
+  const std::int64_t per_sample = train.tokens ? in.config.data.seq_length : 1;
+  const std::int64_t unit = train.global_batch_size * per_sample;
   const std::int64_t budget = train.tokens ? *train.tokens : *train.samples;
-  if (budget % unit == 0) {
+  if (budget == BatchSizes(train).samples_after(*steps) * per_sample) {
     return;
   }
   Diagnostic& note = in.note("tokens-not-multiple",
                              budget_key(train),
-                             fmt::format("{} {} are rounded up to {} steps of {}",
+                             fmt::format("{} {} are rounded up to {} steps of {}{}",
                                          budget,
                                          train.tokens ? "tokens" : "samples",
                                          *steps,
+                                         train.batch_ramp ? "up to " : "",
                                          unit));
   note.related.push_back(in.with("train.global_batch_size"));
 }
@@ -115,12 +117,98 @@ void run_is_countable(const RuleInput& in) {
   error.fix = "choose a shorter run";
 }
 
-constexpr std::array<Rule, 6> kRules = {rate_is_plausible,
+/// Samples of one micro-batch of all replicas, as far as both are known.
+std::int64_t samples_at_once(const Config& config) {
+  return std::max<std::int64_t>(1, config.parallel.data) *
+         std::max<std::int64_t>(1, config.train.micro_batch_size);
+}
+
+/// One size of the ramp that is not made of whole micro-batches.
+void report_ramp_size(const RuleInput& in, std::string_view path, std::int64_t size) {
+  const std::int64_t unit = samples_at_once(in.config);
+  Diagnostic& error = in.error(
+      "batch-ramp",
+      path,
+      fmt::format("{} {} is not a multiple of {} = data x micro_batch_size", path, size, unit));
+  error.related.push_back(in.with("train.micro_batch_size"));
+  error.related.push_back(in.with("parallel.data"));
+  error.why = "each replica takes the same number of whole micro-batches in every step";
+  const std::int64_t below = size / unit * unit;
+  error.fix = below == 0 ? fmt::format("{} or a smaller micro_batch_size", unit)
+                         : fmt::format("{} or {}", below, below + unit);
+}
+
+void ramp_is_whole(const RuleInput& in) {
+  const auto& ramp = in.config.train.batch_ramp;
+  const std::int64_t unit = samples_at_once(in.config);
+  if (!ramp || in.config.train.global_batch_size == 0) {
+    return;
+  }
+  if (ramp->start % unit != 0) {
+    report_ramp_size(in, "train.batch_ramp.start", ramp->start);
+  }
+  if (ramp->increment % unit != 0) {
+    report_ramp_size(in, "train.batch_ramp.increment", ramp->increment);
+  }
+}
+
+void ramp_leads_to_the_batch(const RuleInput& in) {
+  const auto& ramp = in.config.train.batch_ramp;
+  const std::int64_t full = in.config.train.global_batch_size;
+  if (!ramp || full == 0) {
+    return;
+  }
+  const std::int64_t rise = full - ramp->start;
+  if (rise > 0 && rise % ramp->increment == 0) {
+    return;
+  }
+  Diagnostic& error =
+      rise <= 0 ? in.error("batch-ramp",
+                           "train.batch_ramp.start",
+                           fmt::format("the ramp starts at {} samples, which is not less than "
+                                       "global_batch_size {}",
+                                       ramp->start,
+                                       full))
+                : in.error("batch-ramp",
+                           "train.batch_ramp.increment",
+                           fmt::format("steps of {} do not lead from {} to global_batch_size {}",
+                                       ramp->increment,
+                                       ramp->start,
+                                       full));
+  error.related.push_back(in.with("train.global_batch_size"));
+  const std::int64_t unit = samples_at_once(in.config);
+  if (rise <= 0) {
+    error.fix = "a smaller start, or remove batch_ramp";
+  } else if (rise % unit == 0 && unit > 1) {
+    error.fix = fmt::format(
+        "increment: {} times {}", unit, nearest_divisors(rise / unit, ramp->increment / unit));
+  } else {
+    error.fix = "increment: " + nearest_divisors(rise, ramp->increment);
+  }
+}
+
+/// The last batch of an epoch would be anywhere inside of a step.
+void ramp_pads_nothing(const RuleInput& in) {
+  if (!in.config.train.batch_ramp || in.config.data.last_batch != LastBatch::pad) {
+    return;
+  }
+  Diagnostic& error = in.error("batch-ramp",
+                               "data.last_batch",
+                               "data.last_batch pad cannot fill the last step of an epoch: with "
+                               "train.batch_ramp steps do not end where epochs do");
+  error.related.push_back(in.with("train.batch_ramp.start"));
+  error.fix = "last_batch: drop | last_batch: wrap";
+}
+
+constexpr std::array<Rule, 9> kRules = {rate_is_plausible,
                                         evaluation_runs,
                                         profiler_runs,
                                         something_is_saved,
                                         budget_is_whole,
-                                        run_is_countable};
+                                        run_is_countable,
+                                        ramp_is_whole,
+                                        ramp_leads_to_the_batch,
+                                        ramp_pads_nothing};
 
 }  // namespace
 
@@ -139,7 +227,8 @@ std::vector<Diagnostic> check_length(const Loaded& loaded, std::int64_t steps) {
     origins.set(path, origin);
   }
   const detail::DeriveInput host{.stem = "", .world_size = {}, .world_origin = "", .steps = steps};
-  for (const auto& rules : {detail::scheduler_rules(), detail::schedule_rules()}) {
+  for (const auto& rules :
+       {detail::scheduler_rules(), detail::schedule_rules(), detail::checkpoint_rules()}) {
     for (const detail::Rule rule : rules) {
       rule({loaded.config, origins, host, report});
     }

@@ -49,6 +49,20 @@ void warmup_start_has_warmup(const RuleInput& in) {
   }
 }
 
+void logged_ranks_exist(const RuleInput& in) {
+  const auto& world = in.host.world_size;
+  for (std::size_t i = 0; world && i < in.config.logging.ranks.size(); ++i) {
+    const std::int64_t rank = in.config.logging.ranks[i];
+    if (rank >= *world) {
+      Diagnostic& error = in.error(
+          "out-of-range",
+          "logging.ranks",
+          fmt::format("logging.ranks names rank {}, but the run has {} processes", rank, *world));
+      error.fix = fmt::format("name ranks below {}, or write all", *world);
+    }
+  }
+}
+
 void nesterov_has_momentum(const RuleInput& in) {
   const OptimizerConfig& optimizer = in.config.optimizer;
   const bool moves = optimizer.type == OptimizerType::sgd || optimizer.type == OptimizerType::lars;
@@ -57,7 +71,8 @@ void nesterov_has_momentum(const RuleInput& in) {
   }
 }
 
-constexpr std::array<Rule, 5> kRules = {evaluation_has_data,
+constexpr std::array<Rule, 6> kRules = {evaluation_has_data,
+                                        logged_ranks_exist,
                                         batches_limit_an_evaluation,
                                         skips_are_counted,
                                         warmup_start_has_warmup,

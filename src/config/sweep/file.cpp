@@ -128,6 +128,9 @@ void describe(Visitor& v, SweepFile& c) {
 
 void describe(Visitor& v, SweepRun& c) {
   v.field("nproc", c.nproc, {.help = "processes of each trial, as --nproc", .range = between(1, 1024), .auto_word = true});
+  v.field("parallel", c.parallel, {.help = "so many trials at a time, by scripts/sweep.sh", .range = between(1, 1e4)});
+  v.field("on_failure", c.on_failure, {.help = "continue: scripts/sweep.sh goes on after a trial has failed; stop: it starts no other"});
+  v.field("retries", c.retries, {.help = "how often scripts/sweep.sh starts a trial again after exit code 8, 9 or a signal", .range = between(0, 1000)});
   v.field("output_dir", c.output_dir, {.help = "folder of all trials; ${name} is the name of the sweep", .form = Form::path, .derived = "sweeps/NAME in the working directory"});
 }
 // clang-format on

@@ -17,10 +17,16 @@ namespace colossal {
 /// How the trials of a sweep are made.
 enum class SweepMethod : std::uint8_t { grid, list, random };
 
+/// What a failed trial means for those that have not started.
+enum class OnFailure : std::uint8_t { keep_on, stop };
+
 /// YAML section `run` of a sweep.
 struct SweepRun {
   std::optional<std::int64_t> nproc = 1;  ///< processes of a trial; unset = auto
-  std::string output_dir;                 ///< empty: sweeps/NAME under the working directory
+  std::int64_t parallel = 1;              ///< trials at a time
+  OnFailure on_failure = OnFailure::keep_on;
+  std::int64_t retries = 0;  ///< of a trial that may pass another time
+  std::string output_dir;    ///< empty: sweeps/NAME under the working directory
 };
 
 /// A sweep file.
@@ -45,6 +51,8 @@ namespace detail {
 
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<SweepMethod> = {"grid", "list", "random"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<OnFailure> = {"continue", "stop"};
 
 /// Calls `v` for every key of a sweep file, in YAML order; the parts that are trees by
 /// Visitor::tree.

@@ -61,7 +61,9 @@ std::vector<SweepTrial> make_trials(const SweepFile& file,
     for (const Assignment& set : sets) {
       overrides[set.key] = plain_json(set.value);
       const Node value = with_absolute_paths(
-          set.value, set.key, std::filesystem::absolute(folder).lexically_normal().string());
+          set.value,
+          set.key,
+          (std::filesystem::current_path() / folder).lexically_normal().string());
       trial.sets.push_back({set.key, flow_yaml(value), set.value.origin});
     }
     trial.overrides = overrides.dump();
@@ -226,6 +228,9 @@ Sweep load_sweep(const std::filesystem::path& yaml) {
       file.run.output_dir.empty()
           ? std::filesystem::absolute(std::filesystem::path("sweeps") / file.name).string()
           : file.run.output_dir;
+  sweep.parallel = file.run.parallel;
+  sweep.retries = file.run.retries;
+  sweep.stops_on_failure = file.run.on_failure == OnFailure::stop;
   const bool one = file.run.nproc == 1;
   if (!one) {
     sweep.nproc = file.run.nproc ? std::to_string(*file.run.nproc) : "auto";

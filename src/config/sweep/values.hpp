@@ -2,8 +2,8 @@
 #pragma once
 
 #include "config/tree.hpp"
+#include "core/json.hpp"
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 namespace colossal::detail {

@@ -28,12 +28,13 @@ struct TypeLine {
   std::int64_t bytes;
   std::string_view name;
 };
-constexpr std::array<TypeLine, 6> kTypes = {{{TokenType::u8, 1, "uint8"},
+constexpr std::array<TypeLine, 7> kTypes = {{{TokenType::u8, 1, "uint8"},
                                              {TokenType::i8, 1, "int8"},
                                              {TokenType::i16, 2, "int16"},
                                              {TokenType::i32, 4, "int32"},
                                              {TokenType::i64, 8, "int64"},
-                                             {TokenType::u16, 2, "uint16"}}};
+                                             {TokenType::u16, 2, "uint16"},
+                                             {TokenType::u32, 4, "uint32"}}};
 
 const TypeLine* find_type(int code) {
   const auto* const line = std::ranges::find(kTypes, static_cast<TokenType>(code), &TypeLine::type);
@@ -97,7 +98,7 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path) : path_(path), f
         version,
         kVersion);
   const TypeLine* const type = find_type(bytes[kTypeAt]);
-  check(type != nullptr,
+  check(type != nullptr && type->type != TokenType::u32,
         ErrorKind::data,
         "token-format",
         "'{}', byte {}: type {} is not a type of token ids (6 and 7 are real numbers)",

@@ -12,8 +12,16 @@
 
 namespace colossal::detail {
 
-/// Type of the ids in a file; the values are Megatron's codes.
-enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
+/// Type of the ids in a file; the values are Megatron's codes, but for u32, which it has not.
+enum class TokenType : std::uint8_t {
+  u8 = 1,
+  i8 = 2,
+  i16 = 3,
+  i32 = 4,
+  i64 = 5,
+  u16 = 8,
+  u32 = 255
+};
 
 /// Bytes of one id.
 [[nodiscard]] std::int64_t bytes_of(TokenType type) noexcept;

@@ -1,11 +1,11 @@
 // How is tokenizer.json read, with every complaint naming the file and the key?
 #pragma once
 
+#include "core/json.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "data/tokenizers/vocabulary.hpp"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>

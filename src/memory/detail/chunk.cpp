@@ -166,9 +166,11 @@ void Chunk::attach(std::size_t index) {
 }
 
 std::int64_t Chunk::optimizer_bytes() const {
-  if (spec_.states_on_disk) {
-    return 0;  // what is on disk stays there
-  }
+  return spec_.states_on_disk ? 0 : part_bytes();  // what is on disk stays there
+}
+
+/// Of master, summed gradient, and states in memory.
+std::int64_t Chunk::part_bytes() const {
   std::int64_t bytes = bytes_of(shard_.master) + bytes_of(shard_.grad);
   for (const auto& [name, tensor] : shard_.state) {
     bytes += bytes_of(tensor);
@@ -180,7 +182,7 @@ std::int64_t Chunk::device_bytes() const {
   std::int64_t bytes = spec_.resident ? weights_.bytes() : 0;
   bytes += keeps_gradients_ ? grads_.bytes() : 0;
   if (spec_.optim_home == Tier::device) {
-    bytes += optimizer_bytes();
+    bytes += part_bytes();
     bytes -= shard_.master.is_alias_of(weights_.tensor()) ? bytes_of(shard_.master) : 0;
     bytes -= keeps_gradients_ ? bytes_of(shard_.grad) : 0;
   }

@@ -89,6 +89,7 @@ class Chunk {
   };
 
   [[nodiscard]] at::Tensor allocate(at::ScalarType dtype, Tier tier) const;
+  [[nodiscard]] std::int64_t part_bytes() const;
   [[nodiscard]] at::Tensor own_part(const at::Tensor& whole) const;
   /// Whether the host's memory is another one than the device's.
   [[nodiscard]] bool apart() const noexcept { return shared_.to_device != nullptr; }

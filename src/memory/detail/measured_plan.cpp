@@ -1,7 +1,6 @@
 // How is the free part of a device spent? From the peaks of one step.
 #include "memory/detail/measured_plan.hpp"
 
-#include "core/error.hpp"
 #include "memory/device_memory.hpp"
 
 #include <algorithm>
@@ -35,31 +34,29 @@ std::vector<std::int64_t> NonModelTrace::finish() {
   return std::exchange(peaks_, {});
 }
 
+std::int64_t usable_bytes(const MeasuredInput& input) {
+  return static_cast<std::int64_t>(usable_share(input.shares) *
+                                   static_cast<double>(input.device_bytes));
+}
+
 MeasuredDecision decide(const MeasuredInput& input) {
-  const double share = input.shares.steady_ratio * (1 - input.shares.reserve);
-  const auto usable = static_cast<std::int64_t>(share * static_cast<double>(input.device_bytes));
+  const std::int64_t usable = usable_bytes(input);
   MeasuredDecision decision;
-  std::int64_t margin = usable;
+  decision.slack = usable;
   for (std::size_t i = 0; i < input.non_model.size(); ++i) {
     const std::int64_t budget = usable - input.home_bytes - input.non_model[i];
-    const std::int64_t missing = input.needs[i] - budget;
-    check(missing <= 0,
-          ErrorKind::memory,
-          "budget-too-small",
-          "acquisition {} of a step needs {} bytes of gathered weights beside {} bytes of "
-          "activations, gradients and other tensors, and {} of the device's {} bytes may be used: "
-          "{} bytes are missing\n  fix   a smaller train.micro_batch_size, activation_checkpoint: "
-          "full, or a smaller parallel.gemini.chunk_size",
-          i,
-          input.needs[i],
-          input.non_model[i],
-          usable,
-          input.device_bytes,
-          missing);
-    margin = std::min(margin, -missing);
+    if (const std::int64_t free = budget - input.needs[i]; free < decision.slack) {
+      decision.slack = free;
+      decision.tightest = i;
+    }
     decision.budgets.push_back(budget);
   }
-  auto free = static_cast<std::int64_t>(input.shares.margin_ratio * static_cast<double>(margin));
+  if (decision.slack < 0) {
+    decision.budgets.clear();
+    return decision;
+  }
+  auto free =
+      static_cast<std::int64_t>(input.shares.margin_ratio * static_cast<double>(decision.slack));
   std::int64_t moved = 0;
   for (int chunk = static_cast<int>(input.optimizer_bytes.size()) - 1; chunk >= 0; --chunk) {
     const std::int64_t bytes = input.optimizer_bytes[static_cast<std::size_t>(chunk)];

@@ -42,12 +42,17 @@ struct MeasuredInput {
 struct MeasuredDecision {
   std::vector<std::int64_t> budgets;  ///< by acquisition: bytes gathered weights may take
   std::vector<int> to_device;         ///< chunks whose optimizer moves to the device
+  std::int64_t slack = 0;  ///< bytes free beside what the block needs, at the tightest acquisition;
+                           ///< below 0: they are missing, and nothing is decided
+  std::size_t tightest = 0;  ///< that acquisition
 };
+
+/// Bytes of the device that may be used.
+[[nodiscard]] std::int64_t usable_bytes(const MeasuredInput& input);
 
 /// The margin that is free at every moment beside what blocks need is spent first on optimizers, in
 /// reverse chunk order: chunks whose gradients arrive last, whose update could not hide behind
-/// backward. What is left is the cache. Errors: memory "budget-too-small": an acquisition does not
-/// fit, by how much.
+/// backward. What is left is the cache.
 [[nodiscard]] MeasuredDecision decide(const MeasuredInput& input);
 
 }  // namespace colossal::detail

@@ -93,8 +93,13 @@ void StateDisk::visit(std::span<FlatShard> shards,
   }
   pipeline_.visit(slots_, access, [&](int slot, const at::Tensor& bytes) {
     FlatShard shard = shards[static_cast<std::size_t>(chunk_of_[static_cast<std::size_t>(slot)])];
-    attach(shard, bytes);
+    const bool apart = shard.master.device() != bytes.device();  // an update runs where masters are
+    const at::Tensor there = apart ? bytes.to(shard.master.device()) : bytes;
+    attach(shard, there);
     call({&shard, 1});
+    if (apart && access == StateAccess::update) {
+      bytes.copy_(there);
+    }
   });
 }
 

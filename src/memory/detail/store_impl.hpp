@@ -67,6 +67,7 @@ struct ChunkStore::Impl {
   [[nodiscard]] std::int64_t needed_bytes(const detail::BlockRecord& block) const;
   void observe(bool next_acquisition);
   void follow_measurement();
+  void check_room(const detail::MeasuredInput& input, const detail::MeasuredDecision& decision);
   void move_optimizers(const std::vector<int>& to_device);
 
   void publish(bool cast);

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace colossal {
@@ -104,12 +105,40 @@ void ChunkStore::Impl::follow_measurement() {
     input.optimizer_bytes.push_back(chunk->optimizer_bytes());
   }
   detail::MeasuredDecision decision = detail::decide(input);
-  check_equal(
-      fmt::format("{} | {}", fmt::join(decision.budgets, " "), fmt::join(decision.to_device, " ")),
-      "memory plan",
-      comm);
+  check_equal(fmt::format("{} | {} | {}",
+                          fmt::join(decision.budgets, " "),
+                          fmt::join(decision.to_device, " "),
+                          decision.slack),
+              "memory plan",
+              comm);
+  check_room(input, decision);
   budgets = std::move(decision.budgets);
   move_optimizers(decision.to_device);
+}
+
+/// Every rank ends alike: what it decides from is agreed.
+void ChunkStore::Impl::check_room(const detail::MeasuredInput& input,
+                                  const detail::MeasuredDecision& decision) {
+  if (decision.slack >= 0) {
+    return;
+  }
+  const std::size_t at = decision.tightest;
+  const std::int64_t missing = counters.missing_bytes = -decision.slack;
+  const double more = std::ceil(static_cast<double>(missing) / usable_share(input.shares));
+  fail(
+      ErrorKind::memory,
+      "budget-too-small",
+      "block '{}', acquisition {} of a step, needs {} bytes of gathered weights beside {} bytes of "
+      "activations, gradients and other tensors, and {} of the device's {} bytes may be used: {} "
+      "bytes are missing\n  fix   a device of {} bytes",
+      blocks[index(trace.recorded()[at])].name,
+      at,
+      input.needs[at],
+      input.home_bytes + input.non_model[at],
+      detail::usable_bytes(input),
+      input.device_bytes,
+      missing,
+      input.device_bytes + static_cast<std::int64_t>(more));
 }
 
 void ChunkStore::Impl::move_optimizers(const std::vector<int>& to_device) {

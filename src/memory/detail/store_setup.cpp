@@ -110,12 +110,12 @@ void ChunkStore::Impl::check_budget() const {
         ErrorKind::memory,
         "budget-too-small",
         "block '{}' needs {} bytes of gathered weights at once and the budget is {}: {} bytes are "
-        "missing\n  fix   a larger parallel.gemini.const_budget, a smaller "
-        "parallel.gemini.chunk_size, or placement: static",
+        "missing\n  fix   parallel.gemini.const_budget: {}",
         block.name,
         bytes,
         plan.cache_bytes.value_or(0),
-        bytes - plan.cache_bytes.value_or(0));
+        bytes - plan.cache_bytes.value_or(0),
+        bytes);
   }
 }
 

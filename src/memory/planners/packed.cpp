@@ -207,12 +207,10 @@ void for_share(ChunkPlan& plan, double share, const Act& act) {
   }
 }
 
-/// Optimizer states of this share of the chunks go to disk; masters and gradients to host memory.
+/// Optimizer states of this share of the chunks go to disk; masters and gradients stay where they
+/// are.
 void move_to_disk(ChunkPlan& plan, double share) {
-  for_share(plan, share, [](ChunkSpec& chunk) {
-    chunk.states_on_disk = true;
-    chunk.optim_home = Tier::host;
-  });
+  for_share(plan, share, [](ChunkSpec& chunk) { chunk.states_on_disk = true; });
 }
 
 std::unique_ptr<ChunkPlanner> gemini_planner(const ChunkPlannerRequest& request, Policy policy) {

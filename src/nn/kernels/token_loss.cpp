@@ -25,6 +25,9 @@ struct Args {
   std::int64_t vocabulary;
   bool want_grad;
   Wide<S> grad_factor;
+  double smoothing;
+  Wide<S> kept;    // of grad_factor at the label
+  Wide<S> spread;  // of grad_factor in each column of the vocabulary
 };
 
 /// The largest logit of a row, and the sum of exp(z - top).
@@ -34,7 +37,7 @@ struct Softmax {
   T sum;
 };
 
-/// The gradient of a row in place of its logits z: (softmax(z) - onehot) * grad_factor.
+/// The gradient of a row in place of its logits z: (softmax(z) - target) * grad_factor.
 template <class S>
 [[gnu::always_inline]] inline void write_gradient(const Args<S>& a,
                                                   S* __restrict z,
@@ -43,23 +46,52 @@ template <class S>
   using T = Wide<S>;
   const T top = softmax.top;
   const T inverse = a.grad_factor / softmax.sum;
-  const T at_label = vector_exp(load(z[label]) - top) * inverse - a.grad_factor;
+  const T spread = a.spread;
+  const T at_label = vector_exp(load(z[label]) - top) * inverse - spread - a.kept;
   const std::int64_t vocabulary = a.vocabulary;
   for (std::int64_t v = 0; v < vocabulary; ++v) {
-    z[v] = store<S>(vector_exp(load(z[v]) - top) * inverse);
+    z[v] = store<S>(vector_exp(load(z[v]) - top) * inverse - spread);
   }
   z[label] = store<S>(at_label);
 }
 
 /// The same for wide elements, where z holds exp(z - top) already: nothing is rounded on the way.
 template <class T>
-[[gnu::always_inline]] inline void normalise(
-    T* __restrict z, std::int64_t vocabulary, std::int64_t label, T sum, T factor) {
-  const T inverse = factor / sum;
+[[gnu::always_inline]] inline void normalise(const Args<T>& a,
+                                             T* __restrict z,
+                                             std::int64_t label,
+                                             T sum) {
+  const T inverse = a.grad_factor / sum;
+  const T spread = a.spread;
+  const std::int64_t vocabulary = a.vocabulary;
   for (std::int64_t v = 0; v < vocabulary; ++v) {
-    z[v] *= inverse;
+    z[v] = z[v] * inverse - spread;
   }
-  z[label] -= factor;
+  z[label] -= a.kept;
+}
+
+/// Mean of z - top over the vocabulary.
+template <class S>
+[[gnu::always_inline]] inline double mean_distance(const S* __restrict z,
+                                                   std::int64_t vocabulary,
+                                                   Wide<S> top) {
+  Wide<S> sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t v = 0; v < vocabulary; ++v) {
+    sum += load(z[v]) - top;
+  }
+  return static_cast<double>(sum) / static_cast<double>(vocabulary);
+}
+
+/// What smoothing adds to the loss of a row: its share of (-mean log softmax + log softmax[label]).
+template <class S>
+[[gnu::always_inline]] inline double smoothed(const Args<S>& a,
+                                              const S* z,
+                                              std::int64_t label,
+                                              Wide<S> top) {
+  return a.smoothing == 0 ? 0
+                          : a.smoothing * (static_cast<double>(load(z[label]) - top) -
+                                           mean_distance(z, a.vocabulary, top));
 }
 
 /// Sum of exp(z - top), which takes the place of z.
@@ -74,7 +106,8 @@ template <class T>
   return sum;
 }
 
-/// -log softmax(z)[label]; with want_grad, z becomes (softmax - onehot) * grad_factor.
+/// The cross entropy of softmax(z) and the row's target, which without smoothing is
+/// -log softmax(z)[label]; with want_grad, z becomes (softmax - target) * grad_factor.
 template <class S>
 [[gnu::always_inline]] inline double row_loss(const Args<S>& a, std::int64_t r) {
   using T = Wide<S>;
@@ -87,12 +120,13 @@ template <class S>
     top = value > top ? value : top;
   }
   const T target = load(z[label]);
+  const double extra = smoothed(a, z, label, top);
   T sum = 0;
   if constexpr (!kIsHalf<S>) {
     if (a.want_grad) {
       sum = exponentials(z, a.vocabulary, top);
-      normalise(z, a.vocabulary, label, sum, a.grad_factor);
-      return std::log(static_cast<double>(sum)) + static_cast<double>(top - target);
+      normalise(a, z, label, sum);
+      return std::log(static_cast<double>(sum)) + static_cast<double>(top - target) + extra;
     }
   }
 #pragma omp simd reduction(+ : sum)
@@ -104,7 +138,7 @@ template <class S>
       write_gradient(a, z, label, {top, sum});
     }
   }
-  return std::log(static_cast<double>(sum)) + static_cast<double>(top - target);
+  return std::log(static_cast<double>(sum)) + static_cast<double>(top - target) + extra;
 }
 
 template <class S>
@@ -171,20 +205,26 @@ double loss_grad_scale(at::ScalarType dtype) noexcept {
 double token_loss(at::Tensor& logits_mv,
                   const at::Tensor& labels_m,
                   std::int64_t vocabulary,
-                  std::optional<double> grad_factor) {
+                  std::optional<double> grad_factor,
+                  double smoothing) {
   if (logits_mv.is_cuda()) {
-    return cuda::token_loss(logits_mv, labels_m, vocabulary, grad_factor).item<double>();
+    return token_loss_tensor(logits_mv, labels_m, vocabulary, grad_factor, smoothing)
+        .item<double>();
   }
   check_labels(labels_m, vocabulary);
   // one partial sum per thread, added in thread order: the result depends on their number only
   std::vector<double> sums(static_cast<std::size_t>(at::get_num_threads()), 0.0);
   with_floating(logits_mv, [&]<class T>(T) {
+    const double factor = grad_factor.value_or(1);
     const Args<T> args{logits_mv.mutable_data_ptr<T>(),
                        labels_m.const_data_ptr<std::int64_t>(),
                        logits_mv.size(1),
                        vocabulary,
                        grad_factor.has_value(),
-                       static_cast<Wide<T>>(grad_factor.value_or(1))};
+                       static_cast<Wide<T>>(factor),
+                       smoothing,
+                       static_cast<Wide<T>>(factor * (1 - smoothing)),
+                       static_cast<Wide<T>>(factor * smoothing / static_cast<double>(vocabulary))};
     parallel_rows(logits_mv.size(0), args.width, [&](std::int64_t begin, std::int64_t end) {
       sums[static_cast<std::size_t>(at::get_thread_num())] += part_loss(args, begin, end);
     });
@@ -195,12 +235,37 @@ double token_loss(at::Tensor& logits_mv,
 at::Tensor token_loss_tensor(at::Tensor& logits_mv,
                              const at::Tensor& labels_m,
                              std::int64_t vocabulary,
-                             std::optional<double> grad_factor) {
+                             std::optional<double> grad_factor,
+                             double smoothing) {
   if (logits_mv.is_cuda()) {
-    return cuda::token_loss(logits_mv, labels_m, vocabulary, grad_factor);
+    return smoothing == 0
+               ? cuda::token_loss(logits_mv, labels_m, vocabulary, grad_factor)
+               : composed_token_loss(logits_mv, labels_m, vocabulary, grad_factor, smoothing);
   }
-  return at::scalar_tensor(token_loss(logits_mv, labels_m, vocabulary, grad_factor),
+  return at::scalar_tensor(token_loss(logits_mv, labels_m, vocabulary, grad_factor, smoothing),
                            logits_mv.options().dtype(wide_dtype(logits_mv.scalar_type())));
+}
+
+at::Tensor composed_token_loss(at::Tensor& logits_mv,
+                               const at::Tensor& labels_m,
+                               std::int64_t vocabulary,
+                               std::optional<double> grad_factor,
+                               double smoothing) {
+  const auto wide = wide_dtype(logits_mv.scalar_type());
+  // The kernel answers a label that does not exist; here it must only be harmless.
+  const at::Tensor columns_m1 = labels_m.clamp(0, vocabulary - 1).unsqueeze(1);
+  const at::Tensor counts_m = labels_m.ne(kIgnoreLabel).to(wide);
+  const at::Tensor known = logits_mv.narrow(1, 0, vocabulary);
+  const at::Tensor at_label_m = known.gather(1, columns_m1).squeeze(1).to(wide);
+  const at::Tensor mean_m = known.mean(at::IntArrayRef{1}, false, wide);
+  const at::Tensor extra = at_label_m.sub(mean_m).mul(counts_m).sum().mul(smoothing);
+  const at::Tensor loss = token_loss_tensor(logits_mv, labels_m, vocabulary, grad_factor);
+  if (grad_factor) {
+    const at::Tensor share_m1 = counts_m.mul(*grad_factor * smoothing).unsqueeze(1);
+    known.sub_(share_m1.div(static_cast<double>(vocabulary)));
+    known.scatter_add_(1, columns_m1, share_m1.to(logits_mv.scalar_type()));
+  }
+  return loss.add(extra);
 }
 
 void scale_loss_grad(at::Tensor& logits_grad, const at::Tensor& loss_grad, double grad_factor) {

@@ -17,12 +17,15 @@ namespace colossal::kernels {
 /// Sum over rows whose label is not kIgnoreLabel of -log softmax(logits_mv[:, :vocabulary])[label];
 /// within a row in fp32 at least, over rows in fp64. With `grad_factor`, logits_mv is overwritten
 /// by the gradient of that sum times the factor (zero in columns >= vocabulary and in ignored
-/// rows). logits contiguous, any floating dtype; labels_m contiguous int64. Errors: data
-/// "label-range" for a label outside the vocabulary.
+/// rows). logits contiguous, any floating dtype; labels_m contiguous int64. `smoothing`: the share
+/// of each row's loss that is the mean of -log softmax over the vocabulary, as
+/// torch.nn.functional.cross_entropy has it. Errors: data "label-range" for a label outside the
+/// vocabulary.
 [[nodiscard]] double token_loss(at::Tensor& logits_mv,
                                 const at::Tensor& labels_m,
                                 std::int64_t vocabulary,
-                                std::optional<double> grad_factor);
+                                std::optional<double> grad_factor,
+                                double smoothing = 0);
 
 /// token_loss() as a scalar tensor of fp32 at least, where the logits are. On a GPU nobody waits
 /// for it, so that a label outside the vocabulary makes loss and gradient NaN in place of the
@@ -30,7 +33,17 @@ namespace colossal::kernels {
 [[nodiscard]] at::Tensor token_loss_tensor(at::Tensor& logits_mv,
                                            const at::Tensor& labels_m,
                                            std::int64_t vocabulary,
-                                           std::optional<double> grad_factor);
+                                           std::optional<double> grad_factor,
+                                           double smoothing = 0);
+
+/// token_loss_tensor() by operations of ATen around the kernel that knows no smoothing: what a GPU
+/// runs. One pass more over the logits, two where a gradient is wanted; the gradient is rounded
+/// once more.
+[[nodiscard]] at::Tensor composed_token_loss(at::Tensor& logits_mv,
+                                             const at::Tensor& labels_m,
+                                             std::int64_t vocabulary,
+                                             std::optional<double> grad_factor,
+                                             double smoothing);
 
 /// What token_loss() left in place of the logits, times the gradient `loss_grad` of the loss
 /// (scalar, its dtype) over the `grad_factor` that it was given: the gradient of the logits.

@@ -217,6 +217,28 @@ COLOSSAL_INLINE void any_sgd(
 }
 
 template <class T>
+COLOSSAL_INLINE void lion_loop(T* __restrict param,
+                               T* __restrict exp_avg,
+                               const T* __restrict grad,
+                               std::int64_t count,
+                               const LionFactors& factors) {
+  const T beta1 = static_cast<T>(factors.beta1);
+  const T beta2 = static_cast<T>(factors.beta2);
+  const T rest1 = static_cast<T>(1 - factors.beta1);
+  const T rest2 = static_cast<T>(1 - factors.beta2);
+  const T scale = static_cast<T>(factors.grad);
+  const T shrink = static_cast<T>(factors.shrink);
+  const T step = static_cast<T>(factors.step);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T g = grad[i] * scale;
+    const T mixed = beta1 * exp_avg[i] + rest1 * g;
+    const T sign = mixed > 0 ? T{1} : mixed < 0 ? T{-1} : mixed;
+    exp_avg[i] = beta2 * exp_avg[i] + rest2 * g;
+    param[i] = shrink * param[i] - step * sign;
+  }
+}
+
+template <class T>
 COLOSSAL_INLINE double square_loop(const T* values, std::int64_t count) {
   Lanes sums = {};
   std::int64_t i = 0;
@@ -322,6 +344,24 @@ void sgd(double* param,
          std::int64_t count,
          const SgdFactors& factors) {
   any_sgd(param, buffer, grad, count, factors);
+}
+
+COLOSSAL_CLONES
+void lion(float* param,
+          float* exp_avg,
+          const float* grad,
+          std::int64_t count,
+          const LionFactors& factors) {
+  lion_loop(param, exp_avg, grad, count, factors);
+}
+
+COLOSSAL_CLONES
+void lion(double* param,
+          double* exp_avg,
+          const double* grad,
+          std::int64_t count,
+          const LionFactors& factors) {
+  lion_loop(param, exp_avg, grad, count, factors);
 }
 
 COLOSSAL_CLONES

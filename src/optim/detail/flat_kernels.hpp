@@ -131,6 +131,28 @@ void sgd(double* param,
          std::int64_t count,
          const SgdFactors& factors);
 
+/// Factors of one Lion update that are equal for a range of elements.
+struct LionFactors {
+  double beta1 = 0;   ///< share of the momentum in a step
+  double beta2 = 0;   ///< decay rate of the momentum
+  double grad = 1;    ///< g is multiplied by this first (clipping)
+  double shrink = 1;  ///< 1 - lr * weight_decay
+  double step = 0;    ///< lr
+};
+
+/// One pass: u = sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g; p = shrink p - step u. The sign of 0
+/// is 0, that of NaN is NaN. Rounding as adam().
+void lion(float* param,
+          float* exp_avg,
+          const float* grad,
+          std::int64_t count,
+          const LionFactors& factors);
+void lion(double* param,
+          double* exp_avg,
+          const double* grad,
+          std::int64_t count,
+          const LionFactors& factors);
+
 /// Sum of squares, accumulated in double in a fixed order.
 [[nodiscard]] double sum_of_squares(const float* values, std::int64_t count);
 [[nodiscard]] double sum_of_squares(const double* values, std::int64_t count);

@@ -81,7 +81,7 @@ class FlatOptimizer : public Optimizer {
     for (std::int64_t p = 0; p < num_params; ++p) {
       const Squares own = squares == nullptr
                               ? Squares{}
-                              : Squares{.weights = squares[p], .update = squares[num_params + p]};
+                              : Squares{.weights = squares[2 * p], .update = squares[2 * p + 1]};
       const ParamGroup& group = groups[static_cast<std::size_t>(p)];
       const bool as_before =
           squares == nullptr && p > 0 && group == groups[static_cast<std::size_t>(p - 1)];
@@ -198,11 +198,10 @@ class FlatOptimizer : public Optimizer {
     }
     const at::Tensor here = at::cat(squares).cpu();
     const auto* const values = here.const_data_ptr<double>();
-    auto* const weights = sums.data_ptr<double>();
-    auto* const updates = weights + sums.size(1);
+    auto* const out = sums.data_ptr<double>();
     for (std::size_t i = 0; i < params.size(); ++i) {
-      weights[params[i]] += values[2 * i];
-      updates[params[i]] += values[2 * i + 1];
+      out[2 * params[i]] += values[2 * i];
+      out[2 * params[i] + 1] += values[2 * i + 1];
     }
   }
 
@@ -227,11 +226,10 @@ class FlatOptimizer : public Optimizer {
   static void add_squares(std::span<const Piece> pieces,
                           std::span<const Squares> squares,
                           at::Tensor& sums) {
-    auto* const values = sums.data_ptr<double>();
-    const std::int64_t num_params = sums.size(1);
+    auto* const out = sums.data_ptr<double>();
     for (std::size_t i = 0; i < pieces.size(); ++i) {
-      values[pieces[i].param] += squares[i].weights;
-      values[num_params + pieces[i].param] += squares[i].update;
+      out[2 * pieces[i].param] += squares[i].weights;
+      out[2 * pieces[i].param + 1] += squares[i].update;
     }
   }
 

@@ -62,7 +62,9 @@ at::Tensor run_schedule(const std::vector<Action>& actions,
     const Batch& batch = micro_batches[static_cast<std::size_t>(action.micro_batch)];
     const at::Tensor loss = stage.forward(action.micro_batch, batch).loss_sum;
     if (loss.defined()) {
-      total = total.defined() ? total.add(loss.detach()) : loss.detach();
+      const at::Tensor part =
+          batch.loss.weight == 1 ? loss.detach() : loss.detach().mul(batch.loss.weight);
+      total = total.defined() ? total.add(part) : part;
     }
   }
   return total;

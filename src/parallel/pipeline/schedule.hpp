@@ -33,8 +33,8 @@ class StageRunner {
   virtual void backward(int index, bool last) = 0;
 };
 
-/// Executes a schedule. Returns the sum of loss sums of all micro-batches (undefined if the last
-/// block gives no loss).
+/// Executes a schedule. Returns the sum of loss sums of all micro-batches, each times the weight of
+/// its LossRule (undefined if the last block gives no loss).
 [[nodiscard]] at::Tensor run_schedule(const std::vector<Action>& actions,
                                       const std::vector<Batch>& micro_batches,
                                       StageRunner& stage);

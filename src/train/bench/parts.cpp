@@ -152,9 +152,13 @@ void append_update(std::vector<BenchRow>& rows, const BenchPlace& place, at::Dev
   const std::int64_t numel = (device.is_cuda() ? 128 : 32) * kMiB;
   std::vector<FlatShard> shards = {shard_of(*optimizer, place, numel, device)};
   const std::vector<ParamGroup> groups = {{.lr_scale = 1, .weight_decay = 0.1}};
-  Parameter parameter{ParamSpec{}};
+  constexpr std::int64_t kColumns = 4096;
+  ParamSpec spec;
+  spec.shape = {numel / kColumns, kColumns};
+  Parameter parameter(spec);
   const std::vector<Parameter*> parameters = {&parameter};
   const ParallelContext alone(Config{}, device);
+  optimizer->prepare(parameters, alone.mesh());
   std::int64_t step = 0;
   const auto call = [&] {
     apply_update(

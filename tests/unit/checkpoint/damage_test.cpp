@@ -66,6 +66,35 @@ TEST_CASE("a flipped bit is a checksum error naming tensor and file", "[damage]"
   CHECK(list_checkpoints(dir.path()).front().complete);
 }
 
+TEST_CASE("without checksums a flipped bit is not found, everything else is", "[damage]") {
+  const TempDir dir;
+  const std::vector<TensorRecord> records = small_model();
+  const fs::path checkpoint = save_one(dir.path(), 1, records, {.checksum = false});
+  require_loads(checkpoint, records);
+  const auto json = nlohmann::json::parse(read_file(checkpoint / "manifest.json"));
+  CHECK(json.at("version") == 2);  // older programs need checksums, and say so by the version
+  CHECK_FALSE(json.at("tensors").at(0).at("boxes").at(0).contains("crc32c"));
+  const fs::path file = checkpoint / "rank-0000.h5";
+  std::string bytes = read_file(file);
+  const std::size_t at = find_values(bytes, records[1].local);
+  bytes[at + 17] ^= 4;
+  write_file(file, bytes);
+  std::vector<TensorRecord> loaded = blank(records);
+  load_tensors(checkpoint, loaded, Comm());
+  CHECK_FALSE(at::equal(loaded[1].local, records[1].local));
+  fs::resize_file(file, bytes.size() - 1);
+  require_failure(load_failure(checkpoint, blank(records)), "checkpoint-incomplete", {"rank-0000"});
+}
+
+TEST_CASE("a manifest that lost a checksum is damaged", "[damage]") {
+  const TempDir dir;
+  const fs::path checkpoint = save_one(dir.path(), 1, small_model());
+  edit_manifest(checkpoint, [](auto& json) { json["tensors"][1]["boxes"][0].erase("crc32c"); });
+  require_failure(load_failure(checkpoint, blank(small_model())),
+                  "checkpoint-incomplete",
+                  {"1 boxes have no checksum"});
+}
+
 TEST_CASE("a missing or shortened file is named", "[damage]") {
   const TempDir dir;
   const std::vector<TensorRecord> records = small_model();
@@ -139,9 +168,9 @@ TEST_CASE("a manifest without a key of the run's state is refused by that key", 
 TEST_CASE("a manifest of a newer program is refused by version", "[damage]") {
   const TempDir dir;
   const fs::path checkpoint = save_one(dir.path(), 1, small_model());
-  edit_manifest(checkpoint, [](auto& json) { json["version"] = 2; });
+  edit_manifest(checkpoint, [](auto& json) { json["version"] = 3; });
   require_failure(
-      load_failure(checkpoint, small_model()), "checkpoint-version", {"version 2", "up to 1"});
+      load_failure(checkpoint, small_model()), "checkpoint-version", {"version 3", "up to 2"});
 }
 
 TEST_CASE("a manifest whose boxes make no tensor is refused", "[damage]") {

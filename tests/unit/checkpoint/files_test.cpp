@@ -12,8 +12,8 @@
 
 using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
 using namespace colossal::test;
+using colossal::H5Dataset;
 using colossal::detail::H5Access;
-using colossal::detail::H5Dataset;
 using colossal::detail::H5File;
 
 namespace {
@@ -26,7 +26,7 @@ at::Tensor read_plain(const fs::path& file, const std::string& name, const at::T
   const H5Dataset dataset(H5Dopen2(source.id(), name.c_str(), H5P_DEFAULT));
   REQUIRE(dataset.valid());
   at::Tensor out = at::zeros_like(like);
-  const detail::H5Type type = detail::h5_type(like.scalar_type());
+  const H5Type type = detail::h5_type(like.scalar_type());
   REQUIRE(H5Dread(dataset.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.mutable_data_ptr()) >=
           0);
   return out;
@@ -43,7 +43,7 @@ TensorRecord halves(const std::string& name, const at::Tensor& values) {
 
 TEST_CASE("stored types have the sizes and ranges of IEEE and bfloat16", "[files]") {
   const auto fields = [](at::ScalarType dtype) {
-    const detail::H5Type type = detail::h5_type(dtype);
+    const H5Type type = detail::h5_type(dtype);
     std::array<std::size_t, 5> where{};
     REQUIRE(H5Tget_fields(type.id(), &where[0], &where[1], &where[2], &where[3], &where[4]) >= 0);
     // Size, exponent bits, exponent bias, mantissa bits.
@@ -54,7 +54,7 @@ TEST_CASE("stored types have the sizes and ranges of IEEE and bfloat16", "[files
   CHECK(fields(at::kFloat) == std::array<std::size_t, 4>{4, 8, 127, 23});
   CHECK(fields(at::kBFloat16) == std::array<std::size_t, 4>{2, 8, 127, 7});
   CHECK(fields(at::kHalf) == std::array<std::size_t, 4>{2, 5, 15, 10});
-  const detail::H5Type integer = detail::h5_type(at::kLong);
+  const H5Type integer = detail::h5_type(at::kLong);
   CHECK(H5Tget_size(integer.id()) == 8);
   CHECK(H5Tget_sign(integer.id()) == H5T_SGN_2);
 }

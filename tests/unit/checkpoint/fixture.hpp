@@ -65,14 +65,14 @@ inline RunState state_at(std::int64_t step) {
   const auto scale = step % 2 == 0
                          ? std::optional(LossScale{0.1 * static_cast<double>(step), 7, -1})
                          : std::nullopt;
-  return {step,
-          step * 32,
-          1,
-          2,
-          scale,
-          "version: 1\nrun: {name: \"test\"}\n",
-          "data-0123",
-          "build-4567"};
+  return {.step = step,
+          .consumed = step * 32,
+          .skipped = 1,
+          .attempt = 2,
+          .loss_scale = scale,
+          .config_yaml = "version: 1\nrun: {name: \"test\"}\n",
+          .data_fingerprint = "data-0123",
+          .build_id = "build-4567"};
 }
 
 inline std::filesystem::path folder_of(const std::filesystem::path& root, std::int64_t step) {

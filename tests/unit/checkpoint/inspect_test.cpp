@@ -49,6 +49,22 @@ TEST_CASE("inspect shows run state, sizes and tensors", "[inspect]") {
   CHECK(contains(table, "float32"));
 }
 
+TEST_CASE("inspect tells what was measured, and what cannot be verified", "[inspect]") {
+  const TempDir dir;
+  RunState state = state_at(6);
+  state.metrics = {{"eval/loss", 2.5}, {"train/loss", 2.25}};
+  save_checkpoint(dir.path(), state, small_model(), Comm(), {.checksum = false});
+  const fs::path checkpoint = folder_of(dir.path(), 6);
+  const std::string text = inspect(checkpoint, ask(false, true));
+  INFO(text);
+  CHECK(contains(text, "\nmetrics     eval/loss 2.5, train/loss 2.25\n"));
+  CHECK(contains(text, "verified    3 boxes, 3 of them without a checksum: readable"));
+  const nlohmann::json json = inspect_json(checkpoint, ask(false, true));
+  CHECK(json.at("state").at("metrics").at("eval/loss") == 2.5);
+  CHECK(json.at("unchecked_boxes") == 3);
+  CHECK_FALSE(contains(inspect(save_one(dir.path(), 7, small_model()), {}), "metrics"));
+}
+
 TEST_CASE("inspect as JSON holds everything", "[inspect]") {
   const TempDir dir;
   const fs::path checkpoint = save_one(dir.path(), 40, small_model());

@@ -107,3 +107,77 @@ TEST_CASE("foreign folders and files are not checkpoints", "[retention]") {
   CHECK(fs::exists(dir.path() / "best"));
   CHECK(fs::exists(dir.path() / "step-12x"));
 }
+
+TEST_CASE("checkpoints of steps that keep_every divides are never removed", "[retention]") {
+  const TempDir dir;
+  for (const std::int64_t step : {2, 4, 6, 8, 10, 12, 14, 100, 1000}) {
+    save_one(dir.path(), step, small_model(), {.keep_last = 2, .keep_every = 6});
+  }
+  CHECK(complete_steps(dir.path()) == std::vector<std::int64_t>{6, 12, 100, 1000});
+  save_one(dir.path(), 1001, small_model(), {.keep_last = 1, .keep_every = 1});
+  CHECK(complete_steps(dir.path()) == std::vector<std::int64_t>{6, 12, 100, 1000, 1001});
+  save_one(dir.path(), 1002, small_model(), {.keep_last = 1});  // the rule of now holds
+  CHECK(complete_steps(dir.path()) == std::vector<std::int64_t>{1002});
+}
+
+TEST_CASE("the best checkpoint stays beside the newest", "[retention]") {
+  struct Row {
+    bool highest;
+    std::vector<std::int64_t> kept;
+  };
+  // Step 50 was not evaluated, 60 equals the best so far: the newer one of equals stays.
+  const std::vector<std::pair<std::int64_t, std::optional<double>>> values = {
+      {9, 3.0}, {10, 1.5}, {20, 2.0}, {30, 4.0}, {40, 2.5}, {50, std::nullopt}, {60, 1.5}, {70, 9}};
+  for (const Row& row : {Row{false, {60, 80}}, Row{true, {70, 80}}}) {
+    const TempDir dir;
+    const auto save = [&](std::int64_t step, std::optional<double> value) {
+      RunState state = state_at(step);
+      state.metrics = {{"train/loss", static_cast<double>(-step)}};
+      if (value) {
+        state.metrics["eval/loss"] = *value;
+      }
+      save_checkpoint(dir.path(),
+                      state,
+                      small_model(),
+                      Comm(),
+                      {.keep_last = 1, .keep_best = BestRule{"eval/loss", row.highest}});
+    };
+    std::vector<std::int64_t> best_so_far;
+    for (const auto& [step, value] : values) {
+      save(step, value);
+      CHECK(complete_steps(dir.path()).back() == step);
+      best_so_far.push_back(complete_steps(dir.path()).front());
+    }
+    const std::vector<std::int64_t> lowest = {9, 10, 10, 10, 10, 10, 60, 60};
+    const std::vector<std::int64_t> highest = {9, 9, 9, 30, 30, 30, 30, 70};
+    CHECK(best_so_far == (row.highest ? highest : lowest));
+    save(80, std::nullopt);
+    CHECK(complete_steps(dir.path()) == row.kept);
+  }
+}
+
+TEST_CASE("what was measured of a checkpoint is read back", "[retention]") {
+  const TempDir dir;
+  RunState state = state_at(5);
+  state.metrics = {{"eval/loss", 1.0 / 3}, {"train/loss", -0.0}};
+  save_checkpoint(dir.path(), state, small_model(), Comm(), {});
+  CHECK(read_state(folder_of(dir.path(), 5)) == state);
+  CHECK(read_state(save_one(dir.path(), 6, small_model())).metrics.empty());
+}
+
+TEST_CASE("a writer that does not commit leaves the older checkpoint and nothing else",
+          "[retention]") {
+  const TempDir dir;
+  save_one(dir.path(), 1, small_model());
+  {
+    CheckpointWriter writer(dir.path(), state_at(2), Comm(), {.keep_last = 1});
+    CHECK(names_in(dir.path()) ==
+          std::vector<std::string>{"latest", "step-00000001", "step-00000002.tmp-1"});
+    writer.write(small_model(3));
+    // Written, but not committed: nothing of it can be seen yet.
+    CHECK(complete_steps(dir.path()) == std::vector<std::int64_t>{1});
+    CHECK(read_file(dir.path() / "latest") == "1\n");
+  }
+  CHECK(names_in(dir.path()) == std::vector<std::string>{"latest", "step-00000001"});
+  require_loads(folder_of(dir.path(), 1), small_model());
+}

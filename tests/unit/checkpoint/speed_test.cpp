@@ -2,6 +2,7 @@
 // slow machine.
 #include "checkpoint/detail/index_file.hpp"
 #include "checkpoint/detail/rank_file.hpp"
+#include "core/hash.hpp"
 #include "unit/checkpoint/fixture.hpp"
 
 #include <chrono>
@@ -61,4 +62,27 @@ TEST_CASE("a model of 0.8M parameters with two states is saved in 50 ms", "[spee
   INFO("save " << save << " s, load " << load << " s");
   CHECK(save <= 0.05);
   CHECK(load <= 0.05);
+}
+
+TEST_CASE("checksums cost a fraction of a save", "[speed]") {
+  const TempDir dir;
+  const std::vector<TensorRecord> records = {whole("model/large", counting({4096, 4096}))};
+  const at::Tensor& values = records[0].local;
+  const auto bytes = std::span(static_cast<const std::byte*>(values.const_data_ptr()),
+                               static_cast<std::size_t>(values.nbytes()));
+  std::uint32_t sum = 0;
+  const double alone = best_of_three([&] { sum ^= crc32c(bytes); });
+  std::int64_t step = 0;
+  const auto save = [&](bool checksum) {
+    return best_of_three(
+        [&] { save_one(dir.path(), ++step, records, {.keep_last = 1, .checksum = checksum}); });
+  };
+  const double with = save(true);
+  const double without = save(false);
+  const double gigabytes = static_cast<double>(bytes.size()) / 1e9;
+  INFO("checksum " << gigabytes / alone << " GB/s, saving with " << gigabytes / with
+                   << " GB/s of processor time, without " << gigabytes / without << " GB/s, "
+                   << sum);
+  CHECK(gigabytes / alone >= 1);
+  CHECK(with <= without + 3 * alone + 0.05);
 }

@@ -50,6 +50,27 @@ TEST_CASE("other ranks go to stderr with their number, once", "[launch-output]")
   CHECK(f.out.empty());
 }
 
+TEST_CASE("objects of a JSON console pass at once, and name their rank", "[launch-output]") {
+  Fixture f;
+  const std::string error =
+      R"({"kind":"log","level":"error","rank":2,"text":"error: no room left [full]"})"
+      "\n";
+  const std::string step = R"({"kind":"train","step":1})"
+                           "\n";
+  f.say(2, error);
+  f.say(0, step);
+  CHECK(f.err == error + step);
+  CHECK(f.output.last_error(2) == "error: no room left [full]");
+  f.say(1,
+        R"({"kind":"result"})"
+        "\n",
+        Stream::out);
+  f.pass(300ms);
+  CHECK(f.err == error + step +
+                     R"([rank 1] {"kind":"result"})"
+                     "\n");
+}
+
 TEST_CASE("equal lines of several ranks become one", "[launch-output]") {
   Fixture f;
   f.say(0, "warning: old key\n");
@@ -57,6 +78,17 @@ TEST_CASE("equal lines of several ranks become one", "[launch-output]") {
   f.say(3, "[rank 3] warning: old key\n");
   f.pass(300ms);
   CHECK(f.err == "[ranks 0-1,3] warning: old key\n");
+}
+
+TEST_CASE("errors with a place are held as others are, and merged", "[launch-output]") {
+  Fixture f;
+  f.say(0, "a.yaml:3:7: error: cannot write x [output-not-writable]\n");
+  f.say(1, "[rank 1] a.yaml:3:7: error: cannot write x [output-not-writable]\n");
+  f.pass(300ms);
+  CHECK(f.err.empty());
+  CHECK(f.output.last_error(1) == "a.yaml:3:7: error: cannot write x [output-not-writable]");
+  f.pass(2'700ms);
+  CHECK(f.err == "[ranks 0-1] a.yaml:3:7: error: cannot write x [output-not-writable]\n");
 }
 
 TEST_CASE("a line that one rank repeats stays twice", "[launch-output]") {

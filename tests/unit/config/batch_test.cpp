@@ -1,5 +1,7 @@
 // Do global batch, micro-batch, accumulation and replicas agree (config-and-cli 5.2)?
+#include "config/batch_sizes.hpp"
 #include "config_sandbox.hpp"
+#include "core/hash.hpp"
 #include "support/catch.hpp"
 
 #include <array>
@@ -50,6 +52,31 @@ std::array<std::int64_t, 3> complete(std::int64_t data,
     }
   }
   return {0, 0, 0};
+}
+
+/// Megatron-LM's rule, step by step: the batch rises by `increment` after every
+/// samples / ((full - start) / increment) samples.
+std::int64_t megatron(const BatchRampConfig& ramp, std::int64_t full, std::int64_t consumed) {
+  if (consumed >= ramp.samples) {
+    return full;
+  }
+  const std::int64_t rises = (full - ramp.start) / ramp.increment;
+  std::int64_t risen = 0;
+  while ((risen + 1) * ramp.samples <= consumed * rises) {
+    ++risen;
+  }
+  return ramp.start + risen * ramp.increment;
+}
+
+/// Samples consumed before each step of a run of at least `samples`, and after the last.
+std::vector<std::int64_t> positions(const BatchRampConfig& ramp,
+                                    std::int64_t full,
+                                    std::int64_t samples) {
+  std::vector<std::int64_t> at = {0};
+  while (at.back() < samples) {
+    at.push_back(at.back() + megatron(ramp, full, at.back()));
+  }
+  return at;
 }
 
 }  // namespace
@@ -258,4 +285,76 @@ TEST_CASE("batch arithmetic agrees with brute force on a grid", "[config]") {
       }
     }
   }
+}
+
+TEST_CASE("a ramp counts as many steps and samples as a loop over its steps", "[config]") {
+  std::uint64_t random = 1;
+  const auto below = [&](std::int64_t limit) {
+    random = splitmix64(random);
+    return static_cast<std::int64_t>(random % static_cast<std::uint64_t>(limit));
+  };
+  for (int trial = 0; trial < 2000; ++trial) {
+    const std::int64_t unit = 1 + below(5);
+    BatchRampConfig ramp;
+    ramp.start = unit * (1 + below(6));
+    ramp.increment = unit * (1 + below(4));
+    ramp.samples = 1 + below(400);
+    const std::int64_t full = ramp.start + ramp.increment * (1 + below(7));
+    const std::int64_t budget = 1 + below(600);
+    INFO(ramp.start << " to " << full << " by " << ramp.increment << " over " << ramp.samples
+                    << ", budget " << budget);
+    const BatchSizes sizes(full, ramp);
+    const std::vector<std::int64_t> at = positions(ramp, full, budget);
+    REQUIRE(sizes.steps_to(budget) == std::ssize(at) - 1);
+    for (std::int64_t step = 0; step < std::ssize(at); ++step) {
+      const std::int64_t consumed = at[static_cast<std::size_t>(step)];
+      REQUIRE(sizes.at(consumed) == megatron(ramp, full, consumed));
+      REQUIRE(sizes.samples_after(step) == consumed);
+      REQUIRE(sizes.steps_to(consumed) == step);
+    }
+    REQUIRE(sizes.at(ramp.samples) == full);
+    REQUIRE(sizes.ramp_steps() == std::ssize(positions(ramp, full, ramp.samples)) - 1);
+  }
+}
+
+TEST_CASE("without a ramp all steps are equal", "[config]") {
+  const BatchSizes sizes(8);
+  CHECK(sizes.at(0) == 8);
+  CHECK(sizes.at(1'000'000) == 8);
+  CHECK(sizes.steps_to(17) == 3);
+  CHECK(sizes.steps_to(0) == 0);
+  CHECK(sizes.samples_after(3) == 24);
+  CHECK(sizes.ramp_steps() == 0);
+  // one that leads nowhere is reported by a rule, and must not be followed
+  const BatchSizes wrong(8, BatchRampConfig{.start = 9, .increment = 2, .samples = 10});
+  CHECK(wrong.at(0) == 8);
+}
+
+TEST_CASE("the longest ramp is counted at once", "[config]") {
+  const BatchSizes sizes(1'000'000'000,
+                         BatchRampConfig{.start = 1, .increment = 1, .samples = 1'000'000'000});
+  const std::int64_t steps = sizes.steps_to(1'000'000'000);
+  CHECK(sizes.samples_after(steps) >= 1'000'000'000);
+  CHECK(sizes.samples_after(steps - 1) < 1'000'000'000);
+}
+
+TEST_CASE("budgets count the steps of a ramp", "[config]") {
+  Config config;
+  config.data.seq_length = 10;
+  config.train.global_batch_size = 8;
+  config.train.batch_ramp = BatchRampConfig{.start = 2, .increment = 2, .samples = 12};
+  // parts of 4 samples: 2 2 4 6, then 8
+  config.train.samples = 14;
+  CHECK(total_steps(config, 0) == 4);
+  config.train.samples = 15;
+  CHECK(total_steps(config, 0) == 5);
+  config.train.samples.reset();
+  config.train.tokens = 140;
+  CHECK(total_steps(config, 0) == 4);
+  config.train.tokens = 141;
+  CHECK(total_steps(config, 0) == 5);
+  config.train.tokens.reset();
+  config.train.epochs = 2;
+  CHECK(total_steps(config, 7) == 4);
+  CHECK(total_steps(config, 8) == 5);
 }

@@ -120,6 +120,18 @@ TEST_CASE("eps, trust_clip and no_adapt follow from the type and no_decay", "[co
   CHECK(optimizer_of(box, "type: lars, trust_clip: 0.5").trust_clip == 0.5);
 }
 
+TEST_CASE("betas follow from the type, and stay what was written", "[config]") {
+  const ConfigSandbox box;
+  CHECK(optimizer_of(box, "type: adamw").betas == std::vector<double>{0.9, 0.999});
+  CHECK(optimizer_of(box, "type: lamb").betas == std::vector<double>{0.9, 0.999});
+  CHECK(optimizer_of(box, "type: lion").betas == std::vector<double>{0.9, 0.99});
+  CHECK(optimizer_of(box, "type: lion, betas: [0.9, 0.999]").betas ==
+        std::vector<double>{0.9, 0.999});
+  const OptimizerConfig adafactor = optimizer_of(box, "type: adafactor");
+  CHECK(adafactor.scale_parameter);
+  CHECK_FALSE(adafactor.relative_step);
+}
+
 TEST_CASE("true and false of bias_correction are two of lamb's kinds", "[config]") {
   const ConfigSandbox box;
   const auto kind = [&](const std::string& keys) {

@@ -7,6 +7,7 @@
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -111,9 +112,86 @@ TEST_CASE("resolved YAML with origins is the same configuration", "[config]") {
   CHECK(holds(text, "  lr: 0.001  # " + (box.path() / "run.yaml").string() + ":5:30\n"));
   CHECK(holds(text, "  every_steps: 10  # <default>\n"));
   CHECK(holds(text, "# derived(num_heads)\n"));
-  const Loaded again = box.load(text);
+  CHECK(text.starts_with("# Resolved by colossal-train: "));
+  const Loaded again = load(box.write("again.yaml", text));
   REQUIRE(summary(again).empty());
   CHECK(to_yaml(again.config) == to_yaml(loaded.config));
+}
+
+TEST_CASE("a resolved file resolves to its own bytes, first origins kept", "[config]") {
+  const ConfigSandbox box;
+  const std::string groups =
+      "optimizer: {type: adamw, lr: 1e-3, groups: [{match: '*.bias', lr_scale: 2}, {match: '*', "
+      "weight_decay: 0.2}]}\n";
+  std::string text = kSynthetic;
+  text.erase(text.find("optimizer:"));
+  // A name that looks like the end of a value and the beginning of a comment.
+  const auto file = box.write("a  # b.yaml", text + groups);
+  const auto child =
+      box.write("c.yaml", "extends: 'a  # b.yaml'\nrun: {name: n, max_time: null}\n");
+  const Loaded first = load(child, options({"run.seed=3", "optimizer.groups[1].lr_scale=4"}, 2));
+  REQUIRE(summary(first).empty());
+  const std::string resolved = to_yaml_with_origins(first);
+  CHECK(holds(resolved, "a # b.yaml:5:30\n"));
+  CHECK(holds(resolved, ", <default>\n"));
+  CHECK(holds(resolved, ", --set#2, "));
+  std::string again = resolved;
+  for (const char* name : {"r1.yaml", "r2.yaml"}) {
+    const Loaded loaded = load(box.write(name, again), options({}, 2));
+    REQUIRE(summary(loaded).empty());
+    again = to_yaml_with_origins(loaded);
+    CHECK(again == resolved);
+    CHECK(config_hash(loaded.config) == config_hash(first.config));
+  }
+  // What is set over it is new; the rest is as before.
+  const Loaded changed = load(box.path() / "r1.yaml", options({"run.seed=4"}, 2));
+  const std::string seed = to_yaml_with_origins(changed);
+  CHECK(holds(seed, "  seed: 4  # --set#1\n"));
+  CHECK(holds(seed, "a # b.yaml:5:30\n"));
+  // A value that was changed by hand does not come from where the comment says.
+  std::string edited = resolved;
+  edited.replace(edited.find("lr: 0.001"), 9, "lr: 0.002");
+  const auto by_hand = box.write("edited.yaml", edited);
+  const std::string found = to_yaml_with_origins(load(by_hand, options({}, 2)));
+  CHECK_FALSE(holds(found, "a # b.yaml"));
+  CHECK(holds(found, "lr: 0.002  # " + by_hand.string() + ":"));
+}
+
+TEST_CASE("origins in a resolved file tell no secrets", "[config]") {
+  ::setenv("COLOSSAL_TEST_TOKEN", "hunter2-x", 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(kSynthetic + "run: {name: \"r-${env:COLOSSAL_TEST_TOKEN}\"}\n");
+  REQUIRE(summary(loaded).empty());
+  const std::string text = to_yaml_with_origins(loaded);
+  CHECK_FALSE(holds(text, "hunter2"));
+  CHECK(holds(text, "name: \"r-${env:COLOSSAL_TEST_TOKEN}\"  # "));
+  CHECK(to_yaml_with_origins(load(box.write("again.yaml", text))) == text);
+  CHECK_FALSE(holds(place_of(loaded, "run.output_dir").lines, "hunter2"));
+  CHECK(holds(place_of(loaded, "run.name").lines, "run.name = \"r-${env:COLOSSAL_TEST_TOKEN}\""));
+  ::unsetenv("COLOSSAL_TEST_TOKEN");  // NOLINT(concurrency-mt-unsafe): one thread
+}
+
+TEST_CASE("the place of a key is where it was written, else its section", "[config]") {
+  const ConfigSandbox box;
+  const std::string file = (box.path() / "run.yaml").string();
+  LoadOptions with = options({"checkpoint.resume=require"});
+  with.output_dir = "/tmp/x";
+  const Loaded loaded = box.load(kText + "run: {seed: 3}\n", with);
+  REQUIRE(summary(loaded).empty());
+  const KeyPlace train = place_of(loaded, "data.train");
+  CHECK(train.place == file + ":3:27");
+  CHECK(holds(train.lines, "     3 | data: {type: text, train: [a.txt]"));
+  CHECK(holds(train.lines, "\n       |                           ^\n"));
+  CHECK(holds(train.lines, "  key   data.train = ["));
+  CHECK(place_of(loaded, "checkpoint.resume").place == "--set#1");
+  CHECK(place_of(loaded, "run.output_dir").place == "--output-dir");
+  CHECK(place_of(loaded, "run.output_dir").lines ==
+        "  key   run.output_dir = /tmp/x            (--output-dir)\n");
+  // Nobody wrote these: the section, the file, nothing.
+  CHECK(place_of(loaded, "data.eval").place == file + ":3:1");
+  CHECK(place_of(loaded, "run.device").place == file + ":6:1");
+  CHECK(place_of(loaded, "logging.level").place == file + ":1:1");
+  CHECK(place_of(Loaded{}, "logging.level").place == "<default>");
 }
 
 TEST_CASE("the key reference is fresh and complete", "[config]") {

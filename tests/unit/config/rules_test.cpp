@@ -98,6 +98,21 @@ TEST_CASE("the vocabulary covers the tokenizer", "[config]") {
       kSynthetic, 0, {{{"model.vocab_size=2"}, ""}, {{"model.vocab_size=auto"}, "required"}});
 }
 
+TEST_CASE("ranks with a log of their own are ranks of the run", "[config]") {
+  check_rows(kSynthetic,
+             2,
+             {{{"logging.ranks=zero"}, ""},
+              {{"logging.ranks=all"}, ""},
+              {{"logging.ranks=[]"}, ""},
+              {{"logging.ranks=[1]"}, ""},
+              {{"logging.ranks=[0, 2]"}, "out-of-range"},
+              {{"logging.ranks=[-1]"}, "out-of-range"},
+              {{"logging.ranks=none"}, "bad-enum"},
+              {{"logging.ranks=1"}, "bad-enum"},
+              {{"logging.ranks=[all]"}, "bad-int"}});
+  check_rows(kSynthetic, 0, {{{"logging.ranks=[7]"}, ""}});  // nobody knows how many there are
+}
+
 TEST_CASE("weights belong to training data, whose items then never end", "[config]") {
   check_rows(kText,
              0,
@@ -170,6 +185,62 @@ TEST_CASE("warnings do not stop a run", "[config]") {
   const Loaded loaded = box.load(kText, options({"optimizer.lr=2", "checkpoint.at_end=false"}));
   CHECK(loaded.diagnostics.size() == 2);
   CHECK_FALSE(loaded.has_errors());
+}
+
+TEST_CASE("the best checkpoint is told by a number that is measured when it is saved", "[config]") {
+  const auto best = [](const std::string& metric) {
+    return "checkpoint.keep_best={metric: " + metric + ", mode: min}";
+  };
+  check_rows(kText,
+             1,
+             {{{best("train/loss")}, ""},
+              {{best("eval/loss")}, "keep-best-metric"},
+              {{best("eval/loss"), "data.eval=[b]"}, ""},  // both at the end
+              {{best("eval/ppl"), "data.eval=[b]"}, ""},
+              {{"checkpoint.keep_best={metric: eval/accuracy, mode: max}", "data.eval=[b]"},
+               "keep-best-metric"},
+              {{best("eval/loss"), "data.eval=[b]", "eval.at_end=false"}, "keep-best-metric"},
+              {{best("eval/loss"), "data.eval=[b]", "eval.at_end=false", "eval.at_start=true"},
+               "keep-best-metric"},
+              {{best("eval/loss"),
+                "data.eval=[b]",
+                "eval={at_end: false, every_steps: 10}",
+                "checkpoint.every_steps=25"},
+               ""},  // both at step 50, the last one
+              {{best("eval/loss"),
+                "data.eval=[b]",
+                "eval={at_end: false, every_steps: 11}",
+                "checkpoint.every_steps=10"},
+               "keep-best-metric"},
+              {{best("eval/loss"),
+                "data.eval=[b]",
+                "eval={at_end: false, every_steps: 11}",
+                "checkpoint.every_time=1m"},
+               ""},
+              {{"checkpoint.keep_best={metric: eval/top1, mode: max}"}, "bad-enum"},
+              {{"checkpoint.keep_best={metric: train/loss}"}, ""},
+              {{"checkpoint.keep_best={metric: train/loss, mode: max}"}, "keep-best-metric"},
+              {{"checkpoint.keep_best={mode: min}"}, "required"}});
+  CHECK(only(kText, {"checkpoint.keep_best={metric: eval/accuracy, mode: max}", "data.eval=[b]"})
+            .fix == "train/loss, eval/loss or eval/ppl");
+}
+
+TEST_CASE("saving beside training needs memory and something beside it", "[config]") {
+  const std::string nvme = "parallel.gemini={placement: cpu, nvme: {path: /tmp, fraction: ";
+  check_rows(kSynthetic,
+             1,
+             {{{"checkpoint.async=true", "checkpoint.every_steps=5"}, ""},
+              {{"checkpoint.async=true", "checkpoint.every_time=5s"}, ""},
+              {{"checkpoint.async=true"}, "unused-section"},
+              {{"checkpoint.async=true", "checkpoint.every_steps=5", nvme + "0.5}}"}, "async-nvme"},
+              {{"checkpoint.every_steps=5", nvme + "0.5}}"}, ""},
+              {{"checkpoint.at_end=false", "checkpoint.every_time=1h"}, ""},
+              {{"checkpoint.every_time=0s"}, "out-of-range"},
+              {{"checkpoint.keep_every=0"}, "out-of-range"},
+              {{"checkpoint.export_at_end=safetensors"}, ""},
+              {{"checkpoint={export_at_end: safetensors, at_end: false, every_steps: 5}"},
+               "export-at-end"},
+              {{"checkpoint.content=weights"}, "weights-only-run"}});
 }
 
 TEST_CASE("a budget that is not whole is said, with the steps", "[config]") {

@@ -65,7 +65,8 @@ TEST_CASE("the schema describes every key", "[config]") {
     }
     CHECK_FALSE((*at)["description"].get<std::string>().empty());
   }
-  CHECK(schema["properties"]["optimizer"]["properties"]["betas"]["default"] == Json({0.9, 0.999}));
+  CHECK(schema["properties"]["optimizer"]["properties"]["no_decay"]["default"] ==
+        Json({"*.bias", "*norm*"}));
   CHECK(schema["properties"]["run"]["properties"]["seed"]["default"] == 1234);
 }
 

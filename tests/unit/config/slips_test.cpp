@@ -109,6 +109,24 @@ TEST_CASE("what only looks like a slip keeps its own error", "[config]") {
         "yaml-syntax 6 10: put the value in quotes if it contains ': '");
 }
 
+TEST_CASE("lines that only begin with the name of a key are not blamed", "[config]") {
+  const ConfigSandbox box;
+  // The second line of a text, the lines of a block text, words of a list, a quoted text.
+  for (const std::string lines : {"vars:\n  a: words and\n    data that follows\n  b: ]\n",
+                                  "vars:\n  a: |\n    steps 30\n  b: ]\n",
+                                  "vars:\n  a: [x,\n    data here]\n  b: ]\n",
+                                  "vars:\n  a: \"x\n    train more\"\n  b: ]\n"}) {
+    INFO(lines);
+    const Loaded loaded = box.load(kSynthetic + lines);
+    REQUIRE(loaded.diagnostics.size() == 1);
+    CHECK(loaded.diagnostics[0].id != "missing-colon");
+    CHECK(loaded.diagnostics[0].origin.line == 9);
+  }
+  // and a slip in the same place still is
+  CHECK(summary(box.load(kSynthetic + "vars:\n  a: b\nrun:\n  name x\n  seed: 3\n")) ==
+        "missing-colon 9 3");
+}
+
 TEST_CASE("a missing comma between braces is named", "[config]") {
   const ConfigSandbox box;
   CHECK(told(box.load(kSynthetic + "run: {name: a seed: 3}\n")) ==

@@ -64,6 +64,9 @@ const std::vector<std::pair<std::string, std::string>> kMistakes = {
     {"parameters: {run.seed: [1]}\nrun: {nproc: 0}", "out-of-range 3 14"},
     {"parameters: {run.seed: [1]}\nrun: {nprocs: 2}", "unknown-key 3 7"},
     {"parameters: {run.seed: [1]}\nrun: {nproc: two}", "bad-int 3 14"},
+    {"parameters: {run.seed: [1]}\nrun: {parallel: 0}", "out-of-range 3 17"},
+    {"parameters: {run.seed: [1]}\nrun: {retries: -1}", "out-of-range 3 16"},
+    {"parameters: {run.seed: [1]}\nrun: {on_failure: halt}", "bad-enum 3 19"},
     {"parameters: {run.seed: [1], run.seed: [2]}", "duplicate-key 2 29"},
     {"parameters: {\"run seed\": [1]}", "override-syntax 2 27"},
 };

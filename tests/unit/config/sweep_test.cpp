@@ -232,6 +232,13 @@ TEST_CASE("the number of processes is part of the check", "[sweep]") {
   CHECK(trials(box.load(two)).size() > 0);
   CHECK(box.load(two).nproc == "2");
   CHECK_FALSE(box.load(text).nproc.has_value());
+  CHECK(box.load(text).parallel == 1);
+  CHECK(box.load(text).retries == 0);
+  CHECK_FALSE(box.load(text).stops_on_failure);
+  const Sweep run = box.load(text + "run: {parallel: 3, retries: 2, on_failure: stop}\n");
+  CHECK(run.parallel == 3);
+  CHECK(run.retries == 2);
+  CHECK(run.stops_on_failure);
   const Sweep four = box.load(text + "run: {nproc: 4}\n");  // 8 is half of 4 x 4
   CHECK(summary(four) == "batch-mismatch 2 40");
   CHECK(render(four.diagnostics).find("run.nproc 4 of the sweep") != std::string::npos);

@@ -18,13 +18,15 @@ const std::string kFull =
     "run: {name: full-1, output_dir: /tmp/o u, seed: 9, device: cpu, threads: 3}\n"
     "model: {type: gpt, preset: gpt2-124m, num_layers: 3, num_kv_heads: 4, ffn_hidden_size: 100,\n"
     "        vocab_pad_multiple: 8, activation: swiglu, norm_eps: 1e-6, dropout: 0.1,\n"
-    "        attention_dropout: 0.25, tie_embeddings: false, attention: math, init_std: 0.01}\n"
+    "        attention_dropout: 0.25, tie_embeddings: false, attention: math, init_std: 0.01,\n"
+    "        init_from: some/weights}\n"
     "data: {type: text, train: [a.txt, 'b c.txt', {path: \"*.txt\", weight: 0.5}], eval: [e.txt],\n"
     "       tokenizer: {type: bpe, path: gpt2}, seq_length: 1_024, shuffle: false, workers: 0,\n"
     "       prefetch: 1,\n"
     "       last_batch: wrap, packing: greedy, cross_document_attention: false}\n"
     "train: {tokens: 3M, global_batch_size: 12, micro_batch_size: 2, precision: fp64,\n"
-    "        clip_grad_norm: 0.5, nonfinite: skip, max_skipped_steps: 3}\n"
+    "        clip_grad_norm: 0.5, nonfinite: skip, max_skipped_steps: 3, label_smoothing: 0.1,\n"
+    "        loss_reduction: micro_batch, loss_spike: 2.5}\n"
     "optimizer: {type: adamw, lr: 6.0e-4, weight_decay: 0.1, no_decay: ['*.bias'],\n"
     "            betas: [0.9, 0.95], eps: 1e-9, eps_inside_sqrt: true, bias_correction: false,\n"
     "            groups: [{match: '*emb*', lr_scale: 0.1, weight_decay: 0}, {match: x}]}\n"
@@ -39,6 +41,15 @@ const std::string kFull =
     "eval: {every_steps: 7, at_start: true, at_end: false, max_batches: 2, micro_batch_size: 1}\n"
     "logging: {every_steps: 1, level: debug, tensorboard: false, csv: true,\n"
     "          profiler: {start_step: 5, steps: 2, memory: true, trace: false}}\n";
+
+/// A batch that grows, on any number of processes.
+const std::string kRamped =
+    "version: 1\n"
+    "model: {type: gpt, num_layers: 2, hidden_size: 64, num_heads: 4, vocab_size: 256}\n"
+    "data: {type: synthetic, seq_length: 64}\n"
+    "train: {samples: 5k, micro_batch_size: 4, gradient_accumulation: 6,\n"
+    "        batch_ramp: {start: 12, increment: 12, samples: 1k}}\n"
+    "optimizer: {type: adamw, lr: 1e-3}\n";
 
 void check_round_trip(const std::string& text, std::int64_t world) {
   const ConfigSandbox box;
@@ -66,7 +77,11 @@ TEST_CASE("written configurations read back the same (marian 402)", "[config]") 
     check_round_trip(kTokens, world);
     check_round_trip(kFull, world);
     check_round_trip(kText + "eval: {at_end: false, every_steps: null}\n", world);
-    for (const char* keys : {"type: lamb",
+    check_round_trip(kRamped, world);
+    for (const char* keys : {"type: lion",
+                             "type: lion, betas: [0.9, 0.999]",
+                             "type: adafactor, scale_parameter: false, relative_step: true",
+                             "type: lamb",
                              "type: lamb, bias_correction: false, trust_clip: null",
                              "type: lamb, bias_correction: lr, eps: 0, trust_clip: 3, no_adapt: []",
                              "type: lars, momentum_mode: larc, nesterov: true",
@@ -90,6 +105,8 @@ const std::set<std::string> kOfOtherTypes = {"data.num_samples",
                                              "optimizer.trust_coefficient",
                                              "optimizer.trust_clip",
                                              "optimizer.no_adapt",
+                                             "optimizer.scale_parameter",
+                                             "optimizer.relative_step",
                                              "train.loss_scale.init",
                                              "train.loss_scale.growth_interval",
                                              "train.loss_scale.growth",
@@ -106,7 +123,8 @@ const std::set<std::string> kOfOtherTypes = {"data.num_samples",
 
 TEST_CASE("the full file says something about every key", "[config]") {
   const ConfigSandbox box;
-  const Loaded loaded = box.load(kFull, options({}, 2));
+  const Loaded loaded =
+      box.load(kFull, options({"train.batch_ramp={start: 4, increment: 4, samples: 9}"}, 2));
   REQUIRE_FALSE(loaded.has_errors());
   const std::string yaml = to_yaml(loaded.config);
   for (const std::string& path : detail::all_paths()) {
@@ -247,8 +265,9 @@ TEST_CASE("the help names every key with its default", "[config]") {
       help.find(
           "data.num_samples  (count in [1, 1000000000000]; default 10000; type synthetic only)") !=
       std::string::npos);
-  CHECK(help.find("optimizer.betas  (list of 2, each number in [0, 1); default [0.9, 0.999]; "
-                  "type adamw or adam or lamb only)") != std::string::npos);
+  CHECK(help.find("optimizer.betas  (list of 2, each number in [0, 1); default: [0.9, 0.999], "
+                  "lion [0.9, 0.99]; type adamw or adam or lamb or lion only)") !=
+        std::string::npos);
   CHECK(help.find("checkpoint.resume  (auto, never, require or path; default auto)") !=
         std::string::npos);
 }

@@ -79,6 +79,9 @@ TEST_CASE("the severity that begins a line is coloured, nothing else", "[color]"
   CHECK(paint_severity("error: no [id]\n") == "\x1b[1;31merror:\x1b[0m no [id]\n");
   CHECK(paint_severity("warning: slow") == "\x1b[1;33mwarning:\x1b[0m slow");
   CHECK(paint_severity("[rank 3] error: no") == "[rank 3] \x1b[1;31merror:\x1b[0m no");
+  CHECK(paint_severity("a.yaml:3:7: error: no") == "a.yaml:3:7: \x1b[1;31merror:\x1b[0m no");
+  CHECK(paint_severity("[rank 3] --set#1: error: no") ==
+        "[rank 3] --set#1: \x1b[1;31merror:\x1b[0m no");
   CHECK(paint_severity("[ranks 0-3,7] note: x") == "[ranks 0-3,7] \x1b[1;36mnote:\x1b[0m x");
   for (const char* plain :
        {"", "errors: 3", "an error: x", "  error: x", "[rank", "[data] error: x"}) {

@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "support/catch.hpp"
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 
@@ -58,6 +59,17 @@ TEST_CASE("kind throw throws an internal error", "[fault]") {
     REQUIRE(error.id() == "fault-thrown");
     REQUIRE(error.kind() == colossal::ErrorKind::internal);
   }
+}
+
+TEST_CASE("kind write-sleep pauses its rank alone", "[fault]") {
+  const Variable variable("rank=1,kind=write-sleep:1");
+  const auto seconds = [](int rank) {
+    const auto start = std::chrono::steady_clock::now();
+    fault::pause_write(rank);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  CHECK(seconds(0) < 0.5);
+  CHECK(seconds(1) >= 1);
 }
 
 TEST_CASE("kind write-error limits the bytes of its rank", "[fault]") {

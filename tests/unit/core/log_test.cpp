@@ -9,10 +9,14 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <fcntl.h>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace colossal {
@@ -56,6 +60,79 @@ TEST_CASE("rank 0 writes train.log, others a file each, made on the first line",
   log::info("[data] {} samples", 3);
   log::console("of rank 0 only");
   CHECK(folder.text() == "[data] 3 samples\n");
+}
+
+TEST_CASE("a rank that is not asked for more keeps warnings and errors", "[log]") {
+  for (const int rank : {0, 2}) {
+    const LogFolder folder(rank);
+    log::configure({.rank = rank, .folder = folder.file().parent_path(), .keeps_info = false});
+    log::info("all is well");
+    log::record(log::Level::info, "recorded");
+    log::warn("a disk is slow");
+    log::record(log::Level::error, "a peer is lost");
+    const std::string grave = "warning: a disk is slow\nerror: a peer is lost\n";
+    CHECK(folder.text() == (rank == 0 ? "all is well\nrecorded\n" + grave : grave));
+  }
+}
+
+/// What is written to stderr meanwhile.
+std::string captured(const std::function<void()>& action) {
+  const TempDir folder;
+  const fs::path file = folder.path() / "err";
+  std::fflush(stderr);
+  const int saved = ::dup(STDERR_FILENO);
+  const int to = ::open(file.c_str(), O_CREAT | O_WRONLY, 0600);
+  ::dup2(to, STDERR_FILENO);
+  action();
+  std::fflush(stderr);
+  ::dup2(saved, STDERR_FILENO);
+  ::close(saved);
+  ::close(to);
+  return read_text(file);
+}
+
+TEST_CASE("a JSON console shows an object a line, and files the text", "[log]") {
+  const LogFolder first(0);
+  const std::string err = captured([] {
+    log::set_console(log::Console::json);
+    log::info("two\nlines, \"quoted\"");
+    log::warn("caf\xe9");  // not UTF-8
+    log::console("step 3  loss 0.3333", R"({"kind":"train","loss":0.33333333333333331})");
+    log::console("ckpt  step 3");
+    log::set_console(log::Console::text);
+    log::info("plain again");
+  });
+  CHECK(err == R"({"kind":"log","level":"info","rank":0,"text":"two\nlines, \"quoted\""})"
+               "\n"
+               R"({"kind":"log","level":"warn","rank":0,"text":"warning: caf)"
+               "\xef\xbf\xbd"
+               R"("})"
+               "\n"
+               R"({"kind":"train","loss":0.33333333333333331})"
+               "\n"
+               R"({"kind":"log","level":"info","rank":0,"text":"ckpt  step 3"})"
+               "\n"
+               "plain again\n");
+  CHECK(
+      first.text() ==
+      "two\nlines, \"quoted\"\nwarning: caf\xe9\nstep 3  loss 0.3333\nckpt  step 3\nplain again\n");
+}
+
+TEST_CASE("other ranks are named in their objects, whose text is found again", "[log]") {
+  const LogFolder folder(5);
+  const std::string err = captured([] {
+    log::set_console(log::Console::json);
+    log::info("for the file only");
+    log::error("no room left [full]");
+    log::console("of rank 0 only");
+    log::set_console(log::Console::text);
+  });
+  CHECK(err == R"({"kind":"log","level":"error","rank":5,"text":"error: no room left [full]"})"
+               "\n");
+  CHECK(log::plain_line(err.substr(0, err.size() - 1)) == "error: no room left [full]");
+  CHECK(log::plain_line("error: as it is") == "error: as it is");
+  CHECK(log::plain_line(R"({"kind":"train","loss":1})") == R"({"kind":"train","loss":1})");
+  CHECK(log::plain_line(R"({"kind":"log",cut)") == R"({"kind":"log",cut)");
 }
 
 TEST_CASE("a level hides what is below it, and its prefix says which it is", "[log]") {
@@ -120,6 +197,42 @@ TEST_CASE("an id ends the first line of a message", "[log]") {
     log::failure(error);
   }
   CHECK(folder.text() == "error: 3 is too large [bad-size]\n  fix   less\n");
+}
+
+TEST_CASE("an error about a key says where it was written, and what stands there", "[log]") {
+  const auto thrown = [](std::string_view outer) {
+    try {
+      blaming(outer, [] {
+        blaming("run.output_dir",
+                [] { fail(ErrorKind::data, "bad-size", "{} is too large\n  fix   less", 3); });
+      });
+    } catch (const Error& error) {
+      return error;
+    }
+    throw std::logic_error("no error");
+  };
+  const Error error = thrown("run");
+  CHECK(error.key() == "run.output_dir");  // the nearest knows best
+  CHECK(error.place().empty());
+  CHECK(log::error_text(error) == "error: 3 is too large [bad-size]\n  fix   less");
+  const Error placed = error.placed("a.yaml:3:7", "     3 | size: 3\n  key   size = 3\n");
+  CHECK(placed.key() == error.key());
+  CHECK(placed.exit_code() == error.exit_code());
+  const std::string text = log::error_text(placed);
+  CHECK(text ==
+        "a.yaml:3:7: error: 3 is too large [bad-size]\n     3 | size: 3\n  key   size = 3\n  fix   "
+        "less");
+  CHECK(log::error_text(error.placed("--set#1", "")) ==
+        "--set#1: error: 3 is too large [bad-size]\n  fix   less");
+  CHECK(text.substr(log::error_message_at(text)).starts_with("3 is too large"));
+  CHECK(log::error_message_at("error: x") == 7);
+  CHECK(log::error_message_at("--set#1: error: x") == 16);
+  for (const char* other :
+       {"warning: error: x is none", "note: x", "errors: 3", "", "a: b: error: x"}) {
+    INFO(other);
+    CHECK(log::error_message_at(other) == std::string_view::npos);
+  }
+  CHECK(blaming("run", [] { return 3; }) == 3);
 }
 
 TEST_CASE("a log goes on when a full disk has space again", "[log]") {

@@ -229,6 +229,8 @@ class ErrorIds(LintCase):
               '  return Problem{"bad-number", "text"};\n  usage(command, "no-command", "text");\n'
               '  log::console("nothing to do [all-done]");\n'
               '  log::warn("[at-start] step {}, [in-the-middle] of a text", 1);\n'
+              '  rows.push_back(fmt::format("{} [only-quoted]", a));\n  launch.warning = fmt::format("{} [by-member]", a);\n'
+              '  /// "x [in-a-comment]"\n  log::console(fmt::format("{} [in-a-call]", f(a)));\n'
               '  log::error("lost [for-good]");\n  log::info("found [again-now]");\n}\n')
 
     def listed(self, source):
@@ -243,7 +245,8 @@ class ErrorIds(LintCase):
     def test_lists_what_any_reporting_function_is_given(self):
         lines = [line.removesuffix(" src/nn/a.cpp") for line in self.listed(self.SOURCE).splitlines()]
         self.assertEqual(lines, ["again-now note -", "all-done note -", "at-start warning -", "bad-number config 3",
-                                 "bad-word config 3", "careful warning -", "first-kind internal 1", "for-good warning -", "no-command usage -",
+                                 "bad-word config 3", "by-member warning -", "careful warning -", "first-kind internal 1", "for-good warning -",
+                                 "in-a-call note -", "no-command usage -",
                                  "second-kind internal 1", "tag config 3", "too-large config 3"])
 
     def test_rejects_an_id_without_test(self):

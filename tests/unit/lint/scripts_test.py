@@ -170,7 +170,7 @@ class Sample(Folder):
     def setUp(self):
         super().setUp()
         (self.folder / "scripts").mkdir()
-        for name in ("train.sh", "setup.sh"):
+        for name in ("train.sh", "setup.sh", "wait.sh"):
             shutil.copy(SCRIPTS / name, self.folder / "scripts" / name)
         with (self.folder / "scripts" / "setup.sh").open("a", encoding="utf-8") as setup:
             setup.write("setup_build() { :; }\nconfigure() { :; }\nbuild() { :; }\n")
@@ -249,70 +249,6 @@ class Sample(Folder):
                 script.send_signal(getattr(signal, f"SIG{name}"))
                 out, _ = script.communicate(timeout=20)
             self.assertEqual((script.returncode, out), (code, f"{name}\n"))
-
-
-class Sweep(Folder):
-    """scripts/sweep.sh with a stand-in for the program, which notes how it is called and prints the files of a folder."""
-
-    TRIAL = """
-import signal, sys, time
-log = open(sys.argv[1], "a", buffering=1)
-signals = []
-for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, lambda number, _: (signals.append(number), log.write(f"{signal.Signals(number).name}\\n")))
-print("ready", file=log)
-while not signals: time.sleep(0.01)
-time.sleep(float(sys.argv[2]))
-sys.exit(75)
-"""
-
-    def sweep(self, states, commands=(), last=None):
-        """The command of the script, of trials with these states and commands; `last`: their states at the end."""
-        (self.folder / "commands").write_text("".join(f"{command}\n" for command in commands), encoding="utf-8")
-        for name, words in (("0", states), ("1", last or states)):
-            text = "".join(f"{index}\tid\t{state}\n" for index, state in enumerate(words))
-            (self.folder / name).write_text(text, encoding="utf-8")
-        program = self.program("colossal-train", f'''cd "{self.folder}"; echo "$*" >>calls
-case "$*" in *commands*) cat commands ;; *expand*) cat $(($(grep -c expand calls) > 2)) ;; *) echo table ;; esac''')
-        program["COLOSSAL_TRAIN"] = str(self.folder / "bin" / "colossal-train")
-        return {"args": [str(SCRIPTS / "sweep.sh"), "s.yaml"], "env": program}
-
-    def test_one_trial_that_has_not_finished_counts_however_many_there_are(self):
-        many = 50000
-        sweep = self.sweep(["finished"], last=["failed"] + ["finished"] * many)
-        done = run(*sweep["args"], env=sweep["env"])
-        self.assertEqual((done.returncode, done.stdout), (1, "table\n"), done.stderr)
-
-    def test_accept_reaches_every_call_of_the_program(self):
-        sweep = self.sweep(["finished"])
-        self.assertEqual(run(*sweep["args"], "--accept", env=sweep["env"]).returncode, 0)
-        calls = (self.folder / "calls").read_text(encoding="utf-8").splitlines()
-        self.assertEqual([call.split()[1:4] for call in calls],
-                         [[verb, "s.yaml", "--accept"] for verb in ("expand", "expand", "status", "expand")])
-
-    def stopped_by(self, name, commands, logs):
-        """(exit code, output) of a sweep whose processes all get the signal; None if it does not end (seen once)."""
-        sweep = self.sweep(["pending"] * len(commands), commands)
-        _ = [log.write_text("", encoding="utf-8") for log in logs]
-        with subprocess.Popen(sweep["args"] + ["--parallel", "2"], env=sweep["env"], start_new_session=True,
-                              stdout=subprocess.PIPE, text=True) as script:
-            deadline = time.monotonic() + 20
-            while any("ready" not in log.read_text(encoding="utf-8") for log in logs) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            os.killpg(script.pid, getattr(signal, name))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return (script.communicate(timeout=20)[0], script.returncode)[::-1]
-            os.killpg(script.pid, signal.SIGKILL)
-        return None
-
-    def test_each_signal_reaches_each_trial_once_also_if_all_processes_get_it(self):
-        (self.folder / "trial.py").write_text(self.TRIAL, encoding="utf-8")
-        logs = [self.folder / "first", self.folder / "second"]
-        commands = [f"{sys.executable} {self.folder}/trial.py {log} {seconds}" for log, seconds in zip(logs, (0.1, 0.6))]
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            code, out = self.stopped_by(name, commands, logs) or self.stopped_by(name, commands, logs) or (None, "")
-            self.assertEqual(code, 75, out)
-            self.assertEqual([log.read_text(encoding="utf-8") for log in logs], ["ready\nSIGTERM\n"] * 2, name)
 
 
 class Bundle(Folder):

@@ -146,17 +146,71 @@ TEST_CASE("cuda and cpu are the ends of static", "[memory]") {
   }
 }
 
-TEST_CASE("a share of the states goes to disk, their masters to host memory", "[memory]") {
+TEST_CASE("a share of the states goes to disk, their masters stay where they are", "[memory]") {
   const Stack stack(4);
   ChunkPlannerRequest request;
   request.gemini.nvme = NvmeConfig{.path = "/disk", .fraction = 0.5};
-  const ChunkPlan plan = plan_of(stack, "cuda", request, 1);
-  const auto on_disk = std::ranges::count_if(plan.chunks, &ChunkSpec::states_on_disk);
-  CHECK(on_disk == 2);
-  CHECK(plan.chunks[0].optim_home == Tier::host);
-  CHECK(plan.chunks[3].optim_home == Tier::device);
-  const ChunkBytes bytes = bytes_of(stack, plan, {}, 1);
-  CHECK(bytes.nvme == stack.numel_of() / 2 * 8);
+  request.gemini.offload_optim_frac = 0.25;
+  const std::int64_t psi = stack.numel_of();
+  const std::int64_t buffers = 3 * 4096 * 8;  // that slots pass through
+  const auto planned = [&](const std::string& policy) {
+    const ChunkPlan plan = plan_of(stack, policy, request, 1);
+    CHECK(std::ranges::count_if(plan.chunks, &ChunkSpec::states_on_disk) == 2);
+    const ChunkBytes bytes = bytes_of(stack, plan, {}, 1);
+    CHECK(bytes.nvme == psi / 2 * 8);
+    return bytes;
+  };
+  // Weights are their own masters where both are at one place.
+  const ChunkBytes device = planned("cuda");
+  CHECK(device.host == buffers);
+  CHECK(device.weights == psi * 4);
+  CHECK(device.grads == psi * 4);
+  CHECK(device.optimizer == psi / 2 * 8);
+  const ChunkBytes host = planned("cpu");
+  CHECK(host.host == psi * 8 + psi / 2 * 8 + buffers);
+  CHECK(host.weights + host.grads + host.optimizer == 0);
+  const ChunkBytes split = planned("static");  // a quarter of masters and gradients on the host
+  CHECK(split.host == psi / 4 * 8 + buffers);
+  CHECK(split.grads == psi * 3);
+}
+
+TEST_CASE("a budget's slack is what its neediest block leaves", "[memory]") {
+  const Stack stack(6);
+  const std::int64_t block = 4096 * 4;
+  ChunkPlannerRequest request;
+  for (const std::int64_t budget : {block - 1, block, 3 * block}) {
+    request.gemini.const_budget = budget;
+    request.gemini.chunk_size = block;
+    const ChunkBytes bytes = bytes_of(stack, plan_of(stack, "const", request, 2), {}, 2);
+    CHECK(bytes.slack == budget - block);
+  }
+  for (const char* policy : {"0", "3", "cuda", "cpu", "auto"}) {  // auto: no size of the device
+    CHECK_FALSE(bytes_of(stack, plan_of(stack, policy, request, 2), {}, 2).slack.has_value());
+  }
+}
+
+TEST_CASE("auto's slack is the device's room beside the neediest moment", "[memory]") {
+  const Stack stack(6);
+  const ChunkPlan plan = plan_of(stack, "auto", {}, 1);
+  const auto chunks = chunks_of_blocks(plan, stack.params, stack.blocks);
+  std::vector<BlockActivations> activations(6, {.forward = 10'000, .backward = 30'000, .after = 0});
+  activations[4].backward = 50'000;
+  const auto slack_of = [&](std::int64_t device) {
+    return account({.plan = plan,
+                    .options = {},
+                    .chunks_of_blocks = chunks,
+                    .num_states = 2,
+                    .activations = activations,
+                    .device_bytes = device},
+                   Mesh(MeshShape{.dp = 1}, 0))
+        .slack.value();
+  };
+  const std::int64_t small = slack_of(100'000);
+  CHECK(small < 0);
+  // 0.9 of the device, less 0.05 of that, may be used.
+  CHECK(slack_of(1'100'000) == small + 855'000);
+  activations[4].backward += 1'000;
+  CHECK(slack_of(100'000) == small - 1'000);
 }
 
 TEST_CASE("bytes of a rank follow the formulas of mixed precision Adam", "[memory]") {

@@ -100,6 +100,11 @@ TEST_CASE("gradients of the token loss", "[functions]") {
         return token_loss(in[0].mul(2), labels, 5).mul(3);  // the product is consumed, not the leaf
       },
       {normal_leaf({2, 3, 7}, "logits")});
+  check_gradients("smoothed token loss",
+                  [&](const std::vector<at::Tensor>& in) {
+                    return token_loss(in[0].mul(2), labels, 5, {{}, 0.3}).mul(3);
+                  },
+                  {normal_leaf({2, 3, 7}, "logits")});
 }
 
 TEST_CASE("the token loss leaves logits alone where no gradient is wanted", "[functions]") {
@@ -123,7 +128,7 @@ TEST_CASE("what the loss will be multiplied by changes no gradient, known, guess
     const at::Tensor values = normal_tensor({2, 3, 7}, "logits").to(dtype);
     const auto gradient = [&](std::optional<double> known, double factor) {
       const at::Tensor logits = values.clone().set_requires_grad(true);
-      const at::Tensor loss = token_loss(logits.mul(1), labels, 5, known);
+      const at::Tensor loss = token_loss(logits.mul(1), labels, 5, {known});
       loss.backward(at::full_like(loss, factor));
       return logits.grad().to(at::kDouble);
     };
@@ -154,6 +159,7 @@ TEST_CASE("a linear layer adds to a residual", "[functions]") {
 }
 
 TEST_CASE("the loss of a head does not depend on how many logits exist at a time", "[functions]") {
+  const double smoothing = GENERATE(0.0, 0.3);
   at::Tensor labels = at::arange(14, at::kLong).view({2, 7}).remainder(5);
   labels.select(1, 1).fill_(kIgnoreLabel);
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
@@ -164,11 +170,12 @@ TEST_CASE("the loss of a head does not depend on how many logits exist at a time
     const double step = dtype == at::kDouble ? 1e-14 : dtype == at::kFloat ? 1e-6 : 0x1p-5;
     for (const double known : {0.25, 0.5}) {  // as it arrives, and not
       const auto [x, weight] = leaves();
-      const at::Tensor whole = token_loss(linear(x, weight, {}), labels, 5);
+      const at::Tensor whole = token_loss(linear(x, weight, {}), labels, 5, {{}, smoothing});
       whole.backward(at::full_like(whole, 0.25));
       for (const std::int64_t rows : {1, 4, 5, 14, 100}) {
         const auto [part_x, part_weight] = leaves();
-        const at::Tensor parts = head_loss(part_x, part_weight, labels, 5, known, rows);
+        const at::Tensor parts =
+            head_loss(part_x, part_weight, labels, 5, {rows, {known, smoothing}});
         parts.backward(at::full_like(parts, 0.25));
         INFO(c10::toString(dtype) << ", " << rows << " rows, factor " << known);
         REQUIRE(scaled_distance(whole, parts) < step);

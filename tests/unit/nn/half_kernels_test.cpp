@@ -135,20 +135,28 @@ TEST_CASE("dropout of 16 bits keeps the elements that fp64 keeps", "[kernels][ha
 }
 
 TEST_CASE("token loss of 16 bits", "[kernels][half]") {
+  const double smoothing = GENERATE(0.0, 0.2);
   for (const at::ScalarType dtype : kHalves) {
     for (const std::int64_t vocabulary : {1, 5, 33, 250}) {
       at::Tensor logits = normal_half({37, vocabulary + 2}, "logits", dtype).mul(4);
       at::Tensor labels = at::arange(37).remainder(vocabulary);
       labels.select(0, 3).fill_(kIgnoreLabel);
       at::Tensor expected = wide(logits);
-      const double loss = kernels::token_loss(expected, labels, vocabulary, 1.0);
+      const double loss = kernels::token_loss(expected, labels, vocabulary, 1.0, smoothing);
       const at::Tensor before = logits.clone();
-      const double seen = kernels::token_loss(logits, labels, vocabulary, std::nullopt);
+      const double seen = kernels::token_loss(logits, labels, vocabulary, std::nullopt, smoothing);
       REQUIRE(at::equal(before, logits));
       REQUIRE(seen == Approx(loss).epsilon(1e-6).margin(1e-6));
       const double scale = kernels::loss_grad_scale(dtype);
-      REQUIRE(kernels::token_loss(logits, labels, vocabulary, scale) == seen);
+      at::Tensor composed = logits.clone();
+      const double also =
+          kernels::composed_token_loss(composed, labels, vocabulary, scale, smoothing)
+              .item<double>();
+      REQUIRE(also == Approx(loss).epsilon(1e-6).margin(1e-5));
+      REQUIRE(kernels::token_loss(logits, labels, vocabulary, scale, smoothing) == seen);
       require_rounded(expected.mul(scale), logits, "gradient");
+      // rounded before and after the targets are spread
+      require_close(wide(logits), wide(composed), 0x1p-6, "gradient of the composed loss");
     }
   }
 }

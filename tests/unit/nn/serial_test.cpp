@@ -72,7 +72,7 @@ TEST_CASE("a head with few logits at a time has the loss and gradients of one wi
     const at::AutoGradMode mode(training);
     const at::Tensor x = values.clone().set_requires_grad(training);
     const auto factor = training ? std::optional(0.25) : std::nullopt;
-    const at::Tensor sum = loss->forward_head(*head, x, labels, factor);
+    const at::Tensor sum = loss->forward_head(*head, x, labels, {factor});
     std::vector<at::Tensor> results = {sum.detach()};
     if (training) {
       sum.backward(at::full_like(sum, 0.25));

@@ -66,7 +66,8 @@ std::vector<OptimizerType> all_optimizers() {
           OptimizerType::adam,
           OptimizerType::sgd,
           OptimizerType::lamb,
-          OptimizerType::lars};
+          OptimizerType::lars,
+          OptimizerType::lion};
 }
 
 FlatShard shard_of(const Subject& subject, const Types& types, std::int64_t count) {
@@ -249,7 +250,8 @@ TEST_CASE("a bad gradient spoils its layer in lamb and lars, and no other", "[op
 TEST_CASE("padding stays zero in all arrays after a hundred steps", "[optim]") {
   for (const OptimizerType type : all_optimizers()) {
     Subject subject = make(type);
-    const bool halves = type != OptimizerType::sgd && type != OptimizerType::lars;
+    const bool halves =
+        type == OptimizerType::adamw || type == OptimizerType::adam || type == OptimizerType::lamb;
     const at::ScalarType state = halves ? at::kBFloat16 : at::kFloat;
     std::vector<FlatShard> shards = {
         shard_of(subject, {at::kFloat, at::kBFloat16, at::kHalf, state}, 192)};

@@ -22,7 +22,7 @@ namespace {
 using test::noise;
 using test::require_close;
 
-const std::vector<std::string> kTypes = {"adamw", "adam", "sgd", "lamb", "lars"};
+const std::vector<std::string> kTypes = {"adamw", "adam", "sgd", "lamb", "lars", "lion"};
 constexpr std::int64_t kCount = 131;
 
 OptimizerConfig config_of(const std::string& type) {
@@ -31,7 +31,8 @@ OptimizerConfig config_of(const std::string& type) {
                 : type == "adam" ? OptimizerType::adam
                 : type == "sgd"  ? OptimizerType::sgd
                 : type == "lamb" ? OptimizerType::lamb
-                                 : OptimizerType::lars;
+                : type == "lars" ? OptimizerType::lars
+                                 : OptimizerType::lion;
   config.bias_correction = type == "lamb" ? BiasCorrection::moments : BiasCorrection::on;
   config.eps = default_eps(config.type);
   return config;
@@ -62,7 +63,8 @@ class Single {
                   : type == OptimizerType::adam ? 1U
                   : type == OptimizerType::sgd  ? 2U
                   : type == OptimizerType::lamb ? 3U
-                                                : 4U];
+                  : type == OptimizerType::lars ? 4U
+                                                : 5U];
   }
 
   std::unique_ptr<Optimizer> optimizer_;
@@ -177,6 +179,20 @@ TEST_CASE("a constant gradient moves Adam by the rate every step", "[optim][laws
   }
 }
 
+TEST_CASE("lion moves every weight by the rate, and turns when its mean does", "[optim][laws]") {
+  OptimizerConfig config = config_of("lion");
+  config.betas = {0.9, 0.5};
+  for (const double size : {1e-20, 1.0, 1e20}) {
+    INFO(size);
+    Single single(config, constant(3));
+    require_close(constant(3 - 0.01), single.step(constant(size), 0.01), 1e-12, "first");
+    // The mean is +1/2 of the size: 0.9/2 outweighs a tenth of the next gradient, its opposite...
+    require_close(constant(3 - 0.02), single.step(constant(-size), 0.01), 1e-12, "second");
+    // ... and is -1/4 of it afterwards.
+    require_close(constant(3 - 0.01), single.step(constant(-size), 0.01), 1e-12, "third");
+  }
+}
+
 TEST_CASE("momentum of a constant gradient sums a geometric series", "[optim][laws]") {
   OptimizerConfig config = config_of("sgd");
   config.momentum = 0.5;
@@ -205,6 +221,11 @@ TEST_CASE("decay alone shrinks weights as its kind says", "[optim][laws]") {
   Single coupled(plain, constant(2), {.weight_decay = 0.5});
   for (int k = 1; k <= 5; ++k) {
     require_close(constant(2 * std::pow(1 - 0.1 * 0.5, k)), coupled.step(zeros, 0.1), 1e-12, "sgd");
+  }
+  Single signed_steps(config_of("lion"), constant(2), {.weight_decay = 0.5});
+  for (int k = 1; k <= 5; ++k) {
+    require_close(
+        constant(2 * std::pow(1 - 0.1 * 0.5, k)), signed_steps.step(zeros, 0.1), 1e-12, "lion");
   }
   // In Adam decay is a gradient, and a gradient's size does not count.
   Single adam(config_of("adam"), constant(2), {.weight_decay = 0.5});

@@ -37,7 +37,7 @@ inline at::Tensor noise(std::int64_t count, int seed, at::ScalarType dtype) {
 }
 
 /// One update of the shards of a single process. `one_by_one`: each shard in a call of its own.
-inline void step(const Optimizer& optimizer,
+inline void step(Optimizer& optimizer,
                  std::span<FlatShard> shards,
                  std::span<const ParamGroup> groups,
                  const StepInfo& info,
@@ -67,7 +67,7 @@ inline void step(const Optimizer& optimizer,
 
 /// Runs the three steps of the table of optimizers-and-recipes 1.4 (weight decay 0.1) and compares
 /// the weights after the first and the third.
-inline void check_golden(const Optimizer& optimizer,
+inline void check_golden(Optimizer& optimizer,
                          const std::vector<double>& after_1,
                          const std::vector<double>& after_3,
                          double lr = 0.01) {

@@ -43,6 +43,10 @@ class Reference {
         return sgd(g, lr);
       case OptimizerType::lars:
         return lars(g, lr);
+      case OptimizerType::lion:
+        return lion(g, lr);
+      case OptimizerType::adafactor:
+        break;  // sees matrices: written again in adafactor_test.cpp
     }
   }
 
@@ -109,6 +113,15 @@ class Reference {
       const double d = g[i] + group_.weight_decay * w[i];
       m[i] = config_.momentum * m[i] + d;
       w[i] -= lr * (config_.nesterov ? d + config_.momentum * m[i] : m[i]);
+    }
+  }
+
+  void lion(const std::vector<double>& g, double lr) {
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      const double mixed = config_.betas[0] * m[i] + (1 - config_.betas[0]) * g[i];
+      const double sign = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
+      m[i] = config_.betas[1] * m[i] + (1 - config_.betas[1]) * g[i];
+      w[i] -= lr * (sign + group_.weight_decay * w[i]);
     }
   }
 

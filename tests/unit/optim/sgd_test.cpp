@@ -1,6 +1,8 @@
-// Does SGD equal its golden values and a step-by-step reference, in every variant and at odd sizes?
+// Do SGD and Lion equal their golden values and a step-by-step reference, in every variant and at
+// odd sizes?
 #include "optim/sgd.hpp"
 
+#include "optim/lion.hpp"
 #include "optim_helpers.hpp"
 #include "support/catch.hpp"
 
@@ -33,6 +35,59 @@ void reference_step(FlatShard& shard,
   buffer = info.step == 0 ? d.clone() : buffer * config.momentum + d;
   const at::Tensor direction = config.nesterov ? d + buffer * config.momentum : buffer;
   shard.master = shard.master - direction * (info.lr * group.lr_scale);
+}
+
+TEST_CASE("Lion equals the golden table after one and three steps", "[optim]") {
+  OptimizerConfig config;
+  config.betas = {0.9, 0.99};
+  test::check_golden(*make_lion(config),
+                     {.4895, -.23975, .989, 1.988},
+                     {.4885314895, -.2592607397, .9870129890, 1.9640359880});
+  CHECK(make_lion(config)->states() == std::vector<std::string_view>({"exp_avg"}));
+  config.betas = {0.9};
+  CHECK_THROWS_WITH(make_lion(config), "optimizer.betas needs 2 numbers for lion, it has 1");
+}
+
+TEST_CASE("Lion by tensor operations has the bits of its loop", "[optim]") {
+  const detail::LionFactors factors{
+      .beta1 = 0.9, .beta2 = 0.99, .grad = 0.3, .shrink = 0.998, .step = 0.01};
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    FlatShard tensors = shard_of(noise(1003, 1, dtype), {"exp_avg"});
+    tensors.grad = noise(1003, 2, at::kFloat).to(at::kBFloat16);
+    tensors.working = noise(1003, 1, at::kFloat).to(at::kBFloat16);
+    const at::Tensor untouched = tensors.working.clone();
+    const at::Tensor param = tensors.master.clone();
+    const at::Tensor moment = tensors.state["exp_avg"].clone();
+    const at::Tensor grad = tensors.grad.to(dtype);
+    constexpr std::int64_t kFirst = 7;
+    constexpr std::int64_t kCount = 990;
+    std::vector<FlatShard> shards = {tensors};
+    const auto arrays = detail::arrays_of(shards, std::vector<std::string_view>{"exp_avg"});
+    const std::vector<detail::cuda::Slice> slices = {{.at = kFirst, .count = 500},
+                                                     {.at = kFirst + 500, .count = kCount - 500}};
+    for (int k = 0; k < 3; ++k) {
+      detail::lion_on_tensors(
+          {arrays[0], dtype, slices, {}}, std::vector{factors, factors}, at::kCPU);
+      if (dtype == at::kFloat) {
+        detail::lion(param.data_ptr<float>() + kFirst,
+                     moment.data_ptr<float>() + kFirst,
+                     grad.const_data_ptr<float>() + kFirst,
+                     kCount,
+                     factors);
+      } else {
+        detail::lion(param.data_ptr<double>() + kFirst,
+                     moment.data_ptr<double>() + kFirst,
+                     grad.const_data_ptr<double>() + kFirst,
+                     kCount,
+                     factors);
+      }
+    }
+    CHECK(tensors.master.equal(param));
+    CHECK(tensors.state["exp_avg"].equal(moment));
+    CHECK(tensors.working.narrow(0, kFirst, kCount)
+              .equal(param.narrow(0, kFirst, kCount).to(at::kBFloat16)));
+    CHECK(tensors.working.narrow(0, 0, kFirst).equal(untouched.narrow(0, 0, kFirst)));
+  }
 }
 
 TEST_CASE("SGD equals the golden table after one and three steps", "[optim]") {

@@ -112,6 +112,24 @@ TEST_CASE("the text has the lines of config-and-cli 6.1", "[plan]") {
   CHECK(text.back() != '\n');
 }
 
+TEST_CASE("the plan counts what retention keeps and what a save holds", "[plan]") {
+  Config config = tiny_gpt();
+  const std::int64_t full = make_plan(config, 80).checkpoint_bytes;
+  config.train.steps = 19'074;
+  config.checkpoint.keep_every = 5'000;
+  config.checkpoint.keep_best = KeepBestConfig{"train/loss", BestMode::min};
+  config.checkpoint.async = true;
+  const PlanReport plan = make_plan(config, 80);
+  CHECK(plan.checkpoint_bytes == full);
+  CHECK(plan.most_checkpoints == 2 + 3 + 1 + 1);
+  const std::string text = to_text(plan);
+  INFO(text);
+  CHECK(contains(text, "checkpoint  ~186.2 kB each, keep 2 + every 5,000 + best -> peak ~1.3 MB"));
+  CHECK(contains(text, "; async: copies of up to 186.2 kB in host memory"));
+  config.checkpoint.content = CheckpointContent::weights;
+  CHECK(make_plan(config, 80).checkpoint_bytes == full / 3);  // AdamW keeps two moments of fp64
+}
+
 TEST_CASE("the table knows every rank's place, its capacity and what lies elsewhere", "[plan]") {
   PlanReport plan;
   plan.world = 16;

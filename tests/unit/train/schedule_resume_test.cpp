@@ -73,7 +73,9 @@ TEST_CASE("every optimizer goes on bit-equal after a restart", "[resume]") {
                                    OptimizerType::adam,
                                    OptimizerType::sgd,
                                    OptimizerType::lamb,
-                                   OptimizerType::lars}) {
+                                   OptimizerType::lars,
+                                   OptimizerType::lion,
+                                   OptimizerType::adafactor}) {
     INFO("optimizer " << static_cast<int>(type));
     Config config = small(type, SchedulerType::one_cycle);
     config.optimizer.no_adapt = config.optimizer.no_decay;
