@@ -123,8 +123,10 @@ const std::set<std::string> kOfOtherTypes = {"data.num_samples",
 
 TEST_CASE("the full file says something about every key", "[config]") {
   const ConfigSandbox box;
-  const Loaded loaded =
-      box.load(kFull, options({"train.batch_ramp={start: 4, increment: 4, samples: 9}"}, 2));
+  const Loaded loaded = box.load(kFull,
+                                 options({"train.batch_ramp={start: 4, increment: 4, samples: 9}",
+                                          "checkpoint.keep_best={metric: train/loss, mode: min}"},
+                                         2));
   REQUIRE_FALSE(loaded.has_errors());
   const std::string yaml = to_yaml(loaded.config);
   for (const std::string& path : detail::all_paths()) {
