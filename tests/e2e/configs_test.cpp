@@ -222,7 +222,7 @@ TEST_CASE("the plan of every shipped configuration is within 5 % of what its run
       ++runs;
     }
   }
-  CHECK(runs >= 44);
+  CHECK(runs >= 48);
 }
 
 TEST_CASE("every memory policy has a shipped configuration", "[configs]") {
