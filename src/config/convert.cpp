@@ -128,13 +128,16 @@ std::string did_you_mean(std::string_view text, std::span<const std::string_view
   return best ? fmt::format("; did you mean `{}`?", *best) : "";
 }
 
-void refuse_word(const Node& node, const Target& target, std::span<const std::string_view> words) {
+void refuse_word(const Node& node,
+                 const Target& target,
+                 std::span<const std::string_view> words,
+                 const std::string& or_else = "") {
   target.fail(
       node,
       {"bad-enum",
        fmt::format(
            "'{}' is not one of the known words{}", flow_text(node), did_you_mean(node.text, words)),
-       fmt::format("one of: {}", join(words))});
+       fmt::format("one of: {}{}", join(words), or_else)});
 }
 
 /// A relative path starts at the folder of the file that contains it; on the command line, at the
@@ -257,7 +260,8 @@ void read_list_word(const Node& node, const Target& target, std::vector<std::int
   const auto& words = target.spec.words;
   const auto found = std::find(words.begin(), words.end(), node.text);
   if (found == words.end()) {
-    refuse_word(node, target, words);
+    const std::string_view item = is_whole(node.text) ? std::string_view(node.text) : "1";
+    refuse_word(node, target, words, fmt::format("; or a list, as [{}]", item));
     return;
   }
   values = {-1 - (found - words.begin())};
@@ -331,6 +335,12 @@ std::string shown_text(const Node& node, Form form) {
   return "{" + text + "}";
 }
 
+/// Whether the value is a word that stands for "unset".
+bool says_unset(const Node& node, const Spec& spec) {
+  return node.kind == Node::Kind::scalar &&
+         ((spec.auto_word && node.text == "auto") || (spec.all_word && node.text == "all"));
+}
+
 }  // namespace
 
 std::string hidden_text(const Node& node, const Spec& spec) {
@@ -367,7 +377,7 @@ std::string join(std::span<const std::string_view> words) {
 
 void convert(
     const Node& node, const std::string& path, const Slot& slot, const Spec& spec, Report& report) {
-  if (spec.auto_word && node.kind == Node::Kind::scalar && node.text == "auto") {
+  if (says_unset(node, spec)) {
     if (auto* const* number = std::get_if<std::optional<std::int64_t>*>(&slot)) {
       (*number)->reset();  // whose default may be a number
     }

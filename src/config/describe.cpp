@@ -125,7 +125,7 @@ void describe(Visitor& v, LossScaleConfig& c) {
 void describe(Visitor& v, ActivationCheckpointConfig& c) {
   v.field("mode", c.mode, {.help = "none: keep all activations for backward; selective: drop those of the operations in `recompute`; full: keep block inputs only and run the blocks again"});
   v.field("every", c.every, {.help = "full only: blocks between two kept inputs", .range = kSize});
-  v.field("blocks", c.blocks, {.help = "full only: the first so many blocks with products; auto: all", .range = kSize, .auto_word = true});
+  v.field("blocks", c.blocks, {.help = "full only: the first so many blocks with products; all, or auto: every one", .range = kSize, .auto_word = true, .all_word = true});
   v.field("recompute", c.recompute, {.help = "selective only: operations that run again in backward", .words = kRecomputed});
 }
 
@@ -192,7 +192,7 @@ void describe(Visitor& v, SchedulerConfig& c) {
   v.field("warmup_steps", c.warmup_steps, {.help = "steps of linear warm-up", .form = Form::count, .range = at_least(0), .variant = kWarm, .resume = kNoted});
   v.field("warmup_ratio", c.warmup_ratio, {.help = "warm-up as a share of the run", .range = kFraction, .variant = kWarm, .resume = kNoted});
   v.one_of(kWarmups, false);
-  v.field("warmup_start", c.warmup_start, {.help = "share of lr from which warm-up starts", .range = between(0, 1), .variant = kWarm, .resume = kNoted});
+  v.field("warmup_start", c.warmup_start, {.help = "share of lr from which warm-up starts; above 1 it falls to lr", .range = at_least(0), .variant = kWarm, .resume = kNoted});
   v.field("decay_steps", c.decay_steps, {.help = "steps of the decay after warm-up", .form = Form::count, .range = at_least(1), .derived = "total steps - warm-up", .variant = kEnding, .resume = kNoted});
   v.field("min_lr_ratio", c.min_lr_ratio, {.help = "lowest rate as a share of lr", .range = between(0, 1), .variant = kFloored, .resume = kNoted});
   v.field("power", c.power, {.help = "exponent of the decay; 1 is linear", .range = above(0), .variant = "polynomial", .resume = kNoted});
@@ -285,7 +285,7 @@ void describe(Visitor& v, ProfilerConfig& c) {
 void describe(Visitor& v, LoggingConfig& c) {
   v.field("every_steps", c.every_steps, {.help = "log every so many steps; step 1 always", .form = Form::count, .range = at_least(1)});
   v.field("level", c.level, {.help = "least severe level that is printed"});
-  v.field("console", c.console, {.help = "form of what is printed: auto, lines with colours where the terminal has them; plain, without colours; json, one object a line with the full precision of metrics.jsonl (what is said before the configuration is known, and what the launcher says of a failed process, stays text)"});
+  v.field("console", c.console, {.help = "form of what is printed: auto, lines with colours where the terminal has them; plain, without colours; json, one object a line with the full precision of metrics.jsonl (what is said before the first step is prepared, and errors that end the run, stay text)"});
   v.field("ranks", c.ranks, {.help = "processes besides the first that write more than warnings and errors into logs/rank-*.log: none (zero), all, or a list", .range = at_least(0), .words = kRankWords});
   v.field("tensorboard", c.tensorboard, {.help = "write event files for TensorBoard into tensorboard/"});
   v.field("csv", c.csv, {.help = "write metrics.csv as well as metrics.jsonl"});

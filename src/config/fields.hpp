@@ -59,6 +59,7 @@ struct Spec {
   std::string_view derived =
       {};  ///< how the value is found when unset; a number is then 0 until it is derived
   bool auto_word = false;  ///< `auto` may be written for "unset"
+  bool all_word = false;   ///< `all` may be, too, and is what "unset" is written as
   bool null_is_value =
       false;  ///< a written null is a choice: the rule of `derived` does not fill it
   std::string_view variant =

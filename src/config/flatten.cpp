@@ -88,7 +88,7 @@ class Flattener : public Visitor {
 };
 
 std::string unset_text(const Spec& spec) {
-  return spec.auto_word ? "auto" : "null";
+  return spec.all_word ? "all" : spec.auto_word ? "auto" : "null";
 }
 
 std::string text_of(bool value, const Spec& /*spec*/) {

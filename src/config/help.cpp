@@ -70,6 +70,7 @@ class DocWriter : public PathVisitor {
     KeyDoc doc = make(key, spec);
     doc.type = std::visit(TypeWord{spec}, slot);
     doc.type += ranged ? " " + range_text(spec.range) : "";
+    doc.type += spec.all_word ? " or all" : "";
     doc.type += spec.auto_word ? " or auto" : "";
     doc.words = words_of(slot, spec);
     if (spec.required) {

@@ -34,6 +34,7 @@ Json integer_schema(const Spec& spec) {
   if (spec.form == Form::bytes) {
     pattern += R"(|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?([KMGT]i?)?B)";
   }
+  pattern += spec.all_word ? "|all" : "";
   pattern += spec.auto_word ? "|auto" : "";
   Json schema = {{"type", {"integer", "string"}},
                  {"pattern", fmt::format("^({})$|{}", pattern, kUse)}};

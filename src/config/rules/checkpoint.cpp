@@ -21,15 +21,22 @@ bool meet(std::int64_t a, std::int64_t b, std::optional<std::int64_t> steps) {
   return !steps || a / std::gcd(a, b) <= *steps / b;
 }
 
+/// Whether the last step is one of every so many; that of a run whose length is not known may be.
+bool ends_with(std::optional<std::int64_t> every, std::optional<std::int64_t> steps) {
+  return every && (!steps || *steps % *every == 0);
+}
+
 /// Whether a step can be both evaluated and saved.
 bool saves_what_is_measured(const RuleInput& in) {
   const CheckpointConfig& checkpoint = in.config.checkpoint;
   const EvalConfig& eval = in.config.eval;
-  const bool at_end = checkpoint.at_end && eval.at_end.value_or(false);
+  const std::optional<std::int64_t> steps = in.steps();
+  const bool ends_measured = eval.at_end.value_or(false) || ends_with(eval.every_steps, steps);
+  const bool ends_saved = checkpoint.at_end || ends_with(checkpoint.every_steps, steps);
   const bool by_time = checkpoint.every_time_seconds && evaluates(eval);
   const bool by_steps = checkpoint.every_steps && eval.every_steps &&
-                        meet(*checkpoint.every_steps, *eval.every_steps, in.steps());
-  return at_end || by_time || by_steps;
+                        meet(*checkpoint.every_steps, *eval.every_steps, steps);
+  return (ends_saved && ends_measured) || by_time || by_steps;
 }
 
 /// The other end would keep the worst one.

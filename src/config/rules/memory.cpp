@@ -136,13 +136,23 @@ void backend_moves_tensors_of_the_device(const RuleInput& in) {
   error.fix = "backend: auto";
 }
 
-constexpr std::array<Rule, 7> kRules = {weights_move_with_stage_3,
+void steps_are_recorded_on_a_gpu(const RuleInput& in) {
+  if (in.config.train.cuda_graph != CudaGraph::on || in.config.run.device != DeviceKind::cpu) {
+    return;
+  }
+  Diagnostic& error = in.error("gpu-only", "train.cuda_graph", "only a GPU can record its steps");
+  error.related.push_back(in.with("run.device"));
+  error.fix = "cuda_graph: auto";
+}
+
+constexpr std::array<Rule, 8> kRules = {weights_move_with_stage_3,
                                         gemini_takes_the_place_of_zero,
                                         bucket_is_used,
                                         placement_keys_are_used,
                                         offloaded_weights_need_both,
                                         measured_device_has_a_size,
-                                        backend_moves_tensors_of_the_device};
+                                        backend_moves_tensors_of_the_device,
+                                        steps_are_recorded_on_a_gpu};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 namespace colossal::detail {
 namespace {
@@ -15,10 +16,22 @@ bool recomputes(const ActivationCheckpointConfig& config, std::string_view word)
              config.recompute.end();
 }
 
+/// The key of the loss scale that somebody wrote, init before others; init if only the mapping was.
+std::string written_loss_scale(const Origins& origins) {
+  const std::string section = "train.loss_scale.";
+  std::string first = section + "init";
+  if (!origins.given(first)) {
+    const auto& values = origins.values();
+    const auto it = values.lower_bound(section);
+    first = it != values.end() && it->first.starts_with(section) ? it->first : first;
+  }
+  return first;
+}
+
 void loss_scale_is_used(const RuleInput& in) {
   if (in.config.train.loss_scale && in.config.train.precision != Precision::fp16) {
     report_unused(in,
-                  "train.loss_scale.init",
+                  written_loss_scale(in.origins),
                   "train.precision",
                   "only fp16 has a range so small that gradients need a scale");
   }

@@ -111,6 +111,7 @@ TEST_CASE("ranks with a log of their own are ranks of the run", "[config]") {
               {{"logging.ranks=1"}, "bad-enum"},
               {{"logging.ranks=[all]"}, "bad-int"}});
   check_rows(kSynthetic, 0, {{{"logging.ranks=[7]"}, ""}});  // nobody knows how many there are
+  CHECK(only(kSynthetic, {"logging.ranks=2"}).fix == "one of: zero, all; or a list, as [2]");
 }
 
 TEST_CASE("weights belong to training data, whose items then never end", "[config]") {
@@ -137,6 +138,15 @@ TEST_CASE("a collective library fits the device that is asked for", "[config]") 
               {{"run.device=cpu", "parallel.comm.backend=nccl"}, "gpu-only"},
               {{"run.device=cpu", "parallel.comm.backend=gloo"}, ""},
               {{"run.device=cuda", "parallel.comm.backend=gloo"}, "comm-backend"}});
+}
+
+TEST_CASE("steps that must be recorded need a device that is not said to be a cpu", "[config]") {
+  check_rows(kSynthetic,
+             0,
+             {{{"train.cuda_graph=true"}, ""},
+              {{"run.device=cuda", "train.cuda_graph=true"}, ""},
+              {{"run.device=cpu", "train.cuda_graph=auto"}, ""},
+              {{"run.device=cpu", "train.cuda_graph=true"}, "gpu-only"}});
 }
 
 TEST_CASE("replicas fill the world", "[config]") {
@@ -191,36 +201,41 @@ TEST_CASE("the best checkpoint is told by a number that is measured when it is s
   const auto best = [](const std::string& metric) {
     return "checkpoint.keep_best={metric: " + metric + ", mode: min}";
   };
-  check_rows(kText,
-             1,
-             {{{best("train/loss")}, ""},
-              {{best("eval/loss")}, "keep-best-metric"},
-              {{best("eval/loss"), "data.eval=[b]"}, ""},  // both at the end
-              {{best("eval/ppl"), "data.eval=[b]"}, ""},
-              {{"checkpoint.keep_best={metric: eval/accuracy, mode: max}", "data.eval=[b]"},
-               "keep-best-metric"},
-              {{best("eval/loss"), "data.eval=[b]", "eval.at_end=false"}, "keep-best-metric"},
-              {{best("eval/loss"), "data.eval=[b]", "eval.at_end=false", "eval.at_start=true"},
-               "keep-best-metric"},
-              {{best("eval/loss"),
-                "data.eval=[b]",
-                "eval={at_end: false, every_steps: 10}",
-                "checkpoint.every_steps=25"},
-               ""},  // both at step 50, the last one
-              {{best("eval/loss"),
-                "data.eval=[b]",
-                "eval={at_end: false, every_steps: 11}",
-                "checkpoint.every_steps=10"},
-               "keep-best-metric"},
-              {{best("eval/loss"),
-                "data.eval=[b]",
-                "eval={at_end: false, every_steps: 11}",
-                "checkpoint.every_time=1m"},
-               ""},
-              {{"checkpoint.keep_best={metric: eval/top1, mode: max}"}, "bad-enum"},
-              {{"checkpoint.keep_best={metric: train/loss}"}, ""},
-              {{"checkpoint.keep_best={metric: train/loss, mode: max}"}, "keep-best-metric"},
-              {{"checkpoint.keep_best={mode: min}"}, "required"}});
+  check_rows(
+      kText,
+      1,
+      {{{best("train/loss")}, ""},
+       {{best("eval/loss")}, "keep-best-metric"},
+       {{best("eval/loss"), "data.eval=[b]"}, ""},  // both at the end
+       {{best("eval/ppl"), "data.eval=[b]"}, ""},
+       {{"checkpoint.keep_best={metric: eval/accuracy, mode: max}", "data.eval=[b]"},
+        "keep-best-metric"},
+       {{best("eval/loss"), "data.eval=[b]", "eval.at_end=false"}, "keep-best-metric"},
+       {{best("eval/loss"), "data.eval=[b]", "eval.at_end=false", "eval.at_start=true"},
+        "keep-best-metric"},
+       {{best("eval/loss"),
+         "data.eval=[b]",
+         "eval={at_end: false, every_steps: 10}",
+         "checkpoint.every_steps=25"},
+        ""},  // both at step 50, the last one
+       {{best("eval/loss"), "data.eval=[b]", "eval={at_end: false, every_steps: 25}"}, ""},
+       {{best("eval/loss"), "data.eval=[b]", "eval={at_end: false, every_steps: 20}"},
+        "keep-best-metric"},
+       {{best("eval/loss"), "data.eval=[b]", "checkpoint={at_end: false, every_steps: 25}"}, ""},
+       {{best("eval/loss"),
+         "data.eval=[b]",
+         "eval={at_end: false, every_steps: 11}",
+         "checkpoint.every_steps=10"},
+        "keep-best-metric"},
+       {{best("eval/loss"),
+         "data.eval=[b]",
+         "eval={at_end: false, every_steps: 11}",
+         "checkpoint.every_time=1m"},
+        ""},
+       {{"checkpoint.keep_best={metric: eval/top1, mode: max}"}, "bad-enum"},
+       {{"checkpoint.keep_best={metric: train/loss}"}, ""},
+       {{"checkpoint.keep_best={metric: train/loss, mode: max}"}, "keep-best-metric"},
+       {{"checkpoint.keep_best={mode: min}"}, "required"}});
   CHECK(only(kText, {"checkpoint.keep_best={metric: eval/accuracy, mode: max}", "data.eval=[b]"})
             .fix == "train/loss, eval/loss or eval/ppl");
 }
@@ -285,6 +300,8 @@ TEST_CASE("settings that nothing reads are refused, their defaults are not", "[c
               {{"scheduler.warmup_start=0.5", "scheduler.warmup_steps=1"}, ""},
               {{"scheduler.warmup_start=0.5", "scheduler.warmup_ratio=0.1"}, ""},
               {{"scheduler.warmup_start=0"}, ""},
+              {{"scheduler.warmup_start=3", "scheduler.warmup_steps=5"}, ""},
+              {{"scheduler.warmup_start=-0.1", "scheduler.warmup_steps=5"}, "out-of-range"},
               {{"scheduler.min_lr_ratio=0"}, "unused-section"},
               {{"scheduler.min_lr_ratio=null"}, ""},
               {{"scheduler.decay_steps=3"}, "unused-section"},

@@ -67,6 +67,35 @@ TEST_CASE("a word is a mode of recomputation, a mapping means full", "[config]")
   CHECK(mode_of("null") == RecomputeMode::none);
 }
 
+TEST_CASE("all blocks are written as all, and auto still means it", "[config]") {
+  SchemaCheck schema;
+  for (const std::string value : {"all", "auto", "null"}) {
+    INFO(value);
+    const Config config = loaded({"train.activation_checkpoint={blocks: " + value + "}"});
+    CHECK_FALSE(config.train.activation_checkpoint.blocks.has_value());
+    CHECK(to_yaml(config).find("blocks: all") != std::string::npos);
+    check_written(config);
+    CHECK(schema.accepts("extends: a.yaml\ntrain: {activation_checkpoint: {blocks: " + value +
+                         "}}\n"));
+  }
+  CHECK_FALSE(schema.accepts("extends: a.yaml\ntrain: {activation_checkpoint: {every: all}}\n"));
+  CHECK(
+      loaded({"train.activation_checkpoint={blocks: all}", "train.activation_checkpoint.blocks=1"})
+          .train.activation_checkpoint.blocks == 1);
+}
+
+TEST_CASE("an unused loss scale is blamed on a key that was written", "[config]") {
+  const auto blamed = [](const std::vector<std::string>& overrides) {
+    const ConfigSandbox box;
+    const Loaded result = box.load(kSynthetic, options(overrides));
+    return result.diagnostics.empty() ? std::string() : result.diagnostics.front().path;
+  };
+  CHECK(blamed({"train.loss_scale.min=4"}) == "train.loss_scale.min");
+  CHECK(blamed({"train.loss_scale={min: 4, init: 8}"}) == "train.loss_scale.init");
+  CHECK(blamed({"train.loss_scale=8"}) == "train.loss_scale.init");
+  CHECK(blamed({"train.loss_scale={}"}) == "train.loss_scale.init");
+}
+
 TEST_CASE("a value of a lower layer is replaced by a mapping and the other way", "[config]") {
   const std::string scalar = kSynthetic + "---\n";
   const ConfigSandbox box;

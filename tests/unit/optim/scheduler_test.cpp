@@ -39,6 +39,16 @@ TEST_CASE("warm-up starts from its fraction and may be a share of the run", "[op
   CHECK(Scheduler(config, 10, 100).warmup_steps() == 25);
 }
 
+TEST_CASE("warm-up from above falls to the peak", "[optim]") {
+  SchedulerConfig config = cosine(4, 0);
+  config.warmup_start = 3;
+  const Scheduler scheduler(config, 10, 100);
+  CHECK(scheduler.lr(0) == Approx(25));
+  CHECK(scheduler.lr(1) == Approx(20));
+  CHECK(scheduler.lr(3) == Approx(10));
+  CHECK(scheduler.in_words().find("from 300% of lr") != std::string::npos);
+}
+
 TEST_CASE("constant stays at the peak after its warm-up", "[optim]") {
   SchedulerConfig config;
   config.warmup_steps = 2;
