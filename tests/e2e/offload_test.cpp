@@ -99,6 +99,48 @@ TEST_CASE("states on disk train what host and device together cannot hold", "[me
   }
 }
 
+TEST_CASE("placement auto trains where a static offload fails with host memory to spare",
+          "[memory]") {
+  const TempDir folder;
+  Arguments narrow;
+  for (const char* set : {"train.precision=bf16", "model.num_layers=12", "train.steps=3"}) {
+    narrow.insert(narrow.end(), {"--set", set});
+  }
+  run_expecting(0, train_deep(folder.path() / "free", narrow));
+  const Outcome plan = run_expecting(
+      0, {"plan", (folder.path() / "free" / "config.resolved.yaml").string(), "--format", "json"});
+  const double parameters = Json::parse(plan.out).at("parameters");
+  // As large as the 16-bit weights, which stage 2 holds whole and all the time: no room for
+  // activations, and host memory without a limit does not help. Placement auto has that device and
+  // little more host memory than masters, gradients, states and weights take.
+  const double device = 2 * parameters;
+  for (const int processes : {1, 2}) {
+    INFO(processes << " processes");
+    const Arguments both =
+        with_device(device, joined({narrow, {"--nproc", std::to_string(processes)}}));
+    const Outcome refused = run_expecting(
+        6,
+        train_deep(folder.path() / ("zero" + std::to_string(processes)),
+                   joined({both, {"--set", "parallel.zero={stage: 2, offload: optimizer}"}})));
+    CHECK(times_told(refused, "[out-of-memory]") >= 1);
+    CHECK(count(refused.err, "step  1/") == 0);
+    const double host = 17 * parameters / processes;
+    const fs::path run_dir = folder.path() / ("auto" + std::to_string(processes));
+    const Json summary = last_line(run_expecting(
+        0,
+        train_deep(run_dir,
+                   joined({both,
+                           {"--set",
+                            "parallel.gemini={placement: auto, chunk_size: 64KiB, host_memory: " +
+                                bytes(host) + "}"}}))));
+    INFO(summary.dump());
+    CHECK(summary.at("device_peak").get<double>() <= device);
+    CHECK(summary.at("host_peak").get<double>() <= host);
+    // in bf16 the order of sums over ranks shows
+    require_same_losses(folder.path() / "free", run_dir, processes == 1 ? 0 : 1e-3);
+  }
+}
+
 TEST_CASE("with states on disk a device needs host memory for their buffers alone", "[memory]") {
   const TempDir folder;
   const Arguments deeper = {"--set", "model.num_layers=12"};
