@@ -155,10 +155,61 @@ void check_chain(RankContext& ctx) {
   ctx.comm().barrier();  // the folder is rank 0's and goes with it
 }
 
+/// Saved under every policy after a step and loaded under every policy for another: all pairs, of
+/// which this does every fourth saver, since a case has a minute.
+void check_pairs(RankContext& ctx, std::size_t first) {
+  const SizedDevice device;
+  const TempDir mine;
+  const std::filesystem::path root = ctx.comm().gather_text(mine.path().string()).front();
+  Config config = tiny_gpt();
+  config.model.num_layers = 1;  // 24^2 pairs
+  Trained reference = finish(*make_trainer(config, ParallelContext(config), 2));
+  reference.reports.erase(reference.reports.begin());
+  const Config spread = split(config, ctx.size(), 1);
+  const ParallelContext context(spread, ctx.world());
+  const std::vector<Policy> all = policies();
+  for (std::size_t saver = first; saver < all.size(); saver += 4) {
+    const std::unique_ptr<Trainer> trainer = make_trainer(with(spread, all[saver]), context, 1);
+    trainer->run();
+    const std::filesystem::path folder = root / std::to_string(saver);
+    const std::filesystem::path from =
+        ctx.comm().gather_text(save(*trainer, folder, ctx.comm()).string()).front();
+    for (const Policy& loader : all) {
+      INFO("saved under " << all[saver].name << ", loaded under " << loader.name);
+      check_same(reference, finish(*make_trainer(with(spread, loader), context, 2, from)), 1e-9);
+    }
+  }
+  ctx.comm().barrier();  // the folder is rank 0's and goes with it
+}
+
 }  // namespace
 
 RANKS_TEST_CASE("a checkpoint of each memory policy goes on under the next", "[policies]", 2) {
   check_chain(ctx);
+}
+
+RANKS_TEST_CASE("a checkpoint of each memory policy goes on under each other, first quarter",
+                "[policies]",
+                2) {
+  check_pairs(ctx, 0);
+}
+
+RANKS_TEST_CASE("a checkpoint of each memory policy goes on under each other, second quarter",
+                "[policies]",
+                2) {
+  check_pairs(ctx, 1);
+}
+
+RANKS_TEST_CASE("a checkpoint of each memory policy goes on under each other, third quarter",
+                "[policies]",
+                2) {
+  check_pairs(ctx, 2);
+}
+
+RANKS_TEST_CASE("a checkpoint of each memory policy goes on under each other, last quarter",
+                "[policies]",
+                2) {
+  check_pairs(ctx, 3);
 }
 
 RANKS_TEST_CASE("every memory policy on 1 process equals stage 0", "[policies]", 1) {
