@@ -21,8 +21,11 @@ struct TokenHdf5 {
   bool deflate = false;
   int dims = 1;
   std::string name = "tokens";
-  std::int64_t version = 1;  ///< attribute; 0: none
-  bool filled = true;        ///< false: the dataset is made, and never written
+  std::int64_t version = 1;                ///< attribute; 0: none
+  hsize_t versions = 1;                    ///< how often that attribute holds it
+  std::string format = "colossal-tokens";  ///< attribute; empty: none
+  bool variable = false;                   ///< the length of that text
+  bool filled = true;                      ///< false: the dataset is made, and never written
 };
 
 inline void write_dataset(hid_t file,
@@ -48,6 +51,27 @@ inline void write_dataset(hid_t file,
   }
 }
 
+inline void write_attributes(hid_t file, const TokenHdf5& form) {
+  if (form.version > 0) {
+    const H5Space space(form.versions == 1 ? H5Screate(H5S_SCALAR)
+                                           : H5Screate_simple(1, &form.versions, nullptr));
+    const Handle<&H5Aclose> attribute(
+        H5Acreate2(file, "version", H5T_STD_I64LE, space.id(), H5P_DEFAULT, H5P_DEFAULT));
+    const std::vector<std::int64_t> values(form.versions, form.version);
+    REQUIRE(H5Awrite(attribute.id(), H5T_NATIVE_INT64, values.data()) >= 0);
+  }
+  if (!form.format.empty()) {
+    const H5Space scalar(H5Screate(H5S_SCALAR));
+    const H5Type text(H5Tcopy(H5T_C_S1));
+    REQUIRE(H5Tset_size(text.id(), form.variable ? H5T_VARIABLE : form.format.size()) >= 0);
+    const Handle<&H5Aclose> attribute(
+        H5Acreate2(file, "format", text.id(), scalar.id(), H5P_DEFAULT, H5P_DEFAULT));
+    const char* const chars = form.format.c_str();
+    const void* const data = form.variable ? static_cast<const void*>(&chars) : chars;
+    REQUIRE(H5Awrite(attribute.id(), text.id(), data) >= 0);
+  }
+}
+
 /// Writes it and returns the path.
 inline std::filesystem::path write_hdf5(const std::filesystem::path& path, const TokenHdf5& form) {
   prepare_hdf5();
@@ -57,12 +81,7 @@ inline std::filesystem::path write_hdf5(const std::filesystem::path& path, const
   if (!form.documents.empty()) {
     write_dataset(file.id(), "doc_offsets", form.documents, {.ids = {}, .type = H5T_STD_I64LE});
   }
-  if (form.version > 0) {
-    const H5Space scalar(H5Screate(H5S_SCALAR));
-    const Handle<&H5Aclose> attribute(
-        H5Acreate2(file.id(), "version", H5T_STD_I64LE, scalar.id(), H5P_DEFAULT, H5P_DEFAULT));
-    REQUIRE(H5Awrite(attribute.id(), H5T_NATIVE_INT64, &form.version) >= 0);
-  }
+  write_attributes(file.id(), form);
   return path;
 }
 

@@ -200,18 +200,48 @@ void read_documents(const Reader& in, Hdf5Tokens& tokens) {
                 tokens.count);
 }
 
-/// What a file of our own format says of itself; others have no such attributes.
-void check_attributes(const Reader& in) {
-  if (H5Aexists(in.file.id(), "version") > 0) {
-    const H5Attribute attribute(H5Aopen(in.file.id(), "version", H5P_DEFAULT));
-    std::int64_t version = 0;
-    const bool read = H5Aread(attribute.id(), H5T_NATIVE_INT64, &version) >= 0;
-    in.check_format(read && version == kVersion,
-                    "its attribute 'version' is {}; this program reads {} version {}",
-                    read ? std::to_string(version) : "no number",
-                    kFormat,
-                    kVersion);
+/// Whether an attribute holds one value, as the reads below take it.
+bool holds_one(const H5Attribute& attribute) {
+  const H5Space space(H5Aget_space(attribute.id()));
+  return H5Sget_simple_extent_npoints(space.id()) == 1;
+}
+
+/// A text of the file; empty if there is none of this name, or something else.
+std::string text_attribute(const Reader& in, const char* name) {
+  if (H5Aexists(in.file.id(), name) <= 0) {
+    return {};
   }
+  const H5Attribute attribute(H5Aopen(in.file.id(), name, H5P_DEFAULT));
+  const H5Type type(H5Aget_type(attribute.id()));
+  if (!holds_one(attribute) || H5Tget_class(type.id()) != H5T_STRING) {
+    return {};
+  }
+  if (H5Tis_variable_str(type.id()) > 0) {
+    char* text = nullptr;
+    const bool read = H5Aread(attribute.id(), type.id(), static_cast<void*>(&text)) >= 0;
+    const std::string copy = read && text != nullptr ? text : "";
+    H5free_memory(text);
+    return copy;
+  }
+  std::string text(H5Tget_size(type.id()), '\0');
+  const bool read = H5Aread(attribute.id(), type.id(), text.data()) >= 0;
+  return read ? text.substr(0, text.find('\0')) : "";
+}
+
+/// What a file of our own format says of itself. Attributes of other files mean something else.
+void check_attributes(const Reader& in) {
+  if (text_attribute(in, "format") != kFormat || H5Aexists(in.file.id(), "version") <= 0) {
+    return;
+  }
+  const H5Attribute attribute(H5Aopen(in.file.id(), "version", H5P_DEFAULT));
+  std::int64_t version = 0;
+  const bool read =
+      holds_one(attribute) && H5Aread(attribute.id(), H5T_NATIVE_INT64, &version) >= 0;
+  in.check_format(read && version == kVersion,
+                  "its attribute 'version' is {}; this program reads {} version {}",
+                  read ? std::to_string(version) : "not one number",
+                  kFormat,
+                  kVersion);
 }
 
 }  // namespace
@@ -224,7 +254,14 @@ bool is_hdf5(std::span<const std::uint8_t> bytes) noexcept {
 Hdf5Tokens read_hdf5_tokens(const std::filesystem::path& path, std::int64_t file_bytes) {
   prepare_hdf5();
   Reader in{path, file_bytes, H5Id(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT))};
-  in.check_file(in.file.valid(), "HDF5 cannot open it: {}", hdf5_failure());
+  if (!in.file.valid()) {
+    fail(ErrorKind::data,
+         "token-file",
+         "'{}': HDF5 cannot open it: {}\n  fix   if a process is writing it, wait for its end; "
+         "otherwise the file is damaged or incomplete, write it anew",
+         path.string(),
+         hdf5_failure());
+  }
   check_attributes(in);
   const bool has_tokens = H5Lexists(in.file.id(), "tokens", H5P_DEFAULT) > 0;
   const H5Dataset dataset(has_tokens ? H5Dopen2(in.file.id(), "tokens", H5P_DEFAULT)

@@ -8,9 +8,12 @@
 #include "support/temp_dir.hpp"
 #include "support/token_files.hpp"
 
+#include <fcntl.h>
 #include <filesystem>
 #include <string>
+#include <sys/file.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace colossal {
@@ -178,6 +181,41 @@ TEST_CASE("files of HDF5 that cannot be used are refused by name", "[data]") {
   check_format({.ids = ids, .version = 2}, "its attribute 'version' is 2");
   check_format({.ids = ids_from(0, 10'001), .chunk = 1}, "10001 chunks of 1 ids");
   CHECK(refused({.ids = {}}).id() == "data-empty");
+}
+
+TEST_CASE("only a file of our format has a version that counts, and one number of it", "[data]") {
+  const std::vector<std::int64_t> ids = ids_from(0, 40);
+  for (const bool variable : {false, true}) {
+    for (const hsize_t versions : {2, 4096}) {  // more than there is room for
+      const Error error = refused({.ids = ids, .versions = versions, .variable = variable});
+      CHECK(error.id() == "token-format");
+      CHECK_THAT(error.what(), Contains("its attribute 'version' is not one number"));
+    }
+    CHECK_THAT(refused({.ids = ids, .version = 2, .variable = variable}).what(),
+               Contains("reads colossal-tokens version 1"));
+    const TempDir folder;
+    for (const char* format : {"", "tokens-of-others", "colossal"}) {
+      for (const hsize_t versions : {1, 4096}) {
+        const TokenHdf5 form{
+            .ids = ids, .version = 7, .versions = versions, .format = format, .variable = variable};
+        const auto file = open_token_file(write_hdf5(folder.path() / "a.h5", form), options());
+        CHECK(file->num_tokens() == 40);
+      }
+    }
+  }
+}
+
+TEST_CASE("a file of HDF5 that is being written is not called damaged alone", "[data]") {
+  const TempDir folder;
+  const auto path = write_hdf5(folder.path() / "a.h5", {.ids = ids_from(0, 40)});
+  const int writer = ::open(path.c_str(), O_RDWR);
+  REQUIRE(writer >= 0);
+  REQUIRE(::flock(writer, LOCK_EX) == 0);  // as the library does
+  const Error error = error_of([&] { (void)open_token_file(path, options()); });
+  ::close(writer);
+  CHECK(error.id() == "token-file");
+  CHECK_THAT(error.what(), Contains("lock") && Contains("a process is writing it"));
+  CHECK(open_token_file(path, options())->num_tokens() == 40);
 }
 
 TEST_CASE("files of HDF5 that contradict themselves are refused", "[data]") {
