@@ -197,6 +197,21 @@ void ChunkStore::finish_gradients() {
       std::max(impl_->counters.peak_borrowed_bytes, impl_->pool->peak_bytes());
 }
 
+void ChunkStore::abandon_gradients() {
+  check(!impl_->plan.shard_grads,
+        ErrorKind::internal,
+        "chunk-state",
+        "cannot abandon gradients that are in borrowed memory");
+  for (int chunk = 0; chunk < std::ssize(impl_->progress); ++chunk) {
+    impl_->finish_reduce(chunk);
+    impl_->progress[index(chunk)] = {};
+  }
+  for (std::size_t param = 0; param < impl_->all.size(); ++param) {
+    impl_->users[param] = 0;
+    impl_->all[param]->set_available(false);
+  }
+}
+
 void ChunkStore::publish() {
   impl_->publish(false);
 }

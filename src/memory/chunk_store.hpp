@@ -71,6 +71,10 @@ class ChunkStore {
   /// "chunk-state" if a block never reported, "param-no-gradient" naming a parameter that no
   /// backward reached.
   void finish_gradients();
+  /// After an error between begin_gradients() and the end of finish_gradients(), in a process that
+  /// shares no gradients: nothing is acquired any more, and the next step can begin. Errors:
+  /// internal "chunk-state" under ChunkPlan::shard_grads.
+  void abandon_gradients();
   /// After an update, which wrote masters and 16-bit copies: new values -> compute parameters.
   /// Communicates: all-gather of resident sharded chunks; once under ChunkPlan::measured what all
   /// ranks decide. Errors: memory "budget-too-small"; internal "plan-disagreement".

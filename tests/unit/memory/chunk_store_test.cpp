@@ -178,7 +178,7 @@ TEST_CASE("parameters are valid between acquire and the matching release only", 
 }
 
 /// Steps of a chunk's life, by letter: b begin, 0-2 last report of a block, x early report of block
-/// 1, f finish, p publish.
+/// 1, f finish, p publish, a abandon.
 void play(ChunkStore& store, const std::string& script) {
   for (const char c : script) {
     switch (c) {
@@ -194,6 +194,9 @@ void play(ChunkStore& store, const std::string& script) {
       case 'p':
         store.publish();
         break;
+      case 'a':
+        store.abandon_gradients();
+        break;
       default:
         store.gradients_ready(c - '0', true);
     }
@@ -205,6 +208,24 @@ TEST_CASE("legal sequences of a step pass", "[memory]") {
     INFO(script);
     CHECK_NOTHROW(play(*Model().store, script));
   }
+}
+
+TEST_CASE("a step that an error has ended can begin again", "[memory]") {
+  for (const char* script :
+       {"bab210fp", "b2ab210fp", "b21ab210fp", "bxab210fp", "b210ab210fp", "b210fab210fp", "ap"}) {
+    INFO(script);
+    CHECK_NOTHROW(play(*Model().store, script));
+  }
+  const Model model;
+  ChunkStore& store = *model.store;
+  store.begin_gradients();
+  store.acquire(0, BlockUse::backward);
+  at::sum(model.embed.tensor()).backward();
+  store.abandon_gradients();
+  CHECK(error_of([&] { (void)model.embed.tensor(); }).id() == "parameter-unavailable");
+  store.begin_gradients();
+  store.acquire(0, BlockUse::backward);
+  CHECK(model.embed.tensor().grad().abs().max().item<double>() == 0);
 }
 
 TEST_CASE("illegal transitions are refused", "[memory]") {
