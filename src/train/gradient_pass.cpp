@@ -4,13 +4,14 @@
 
 #include "core/log.hpp"
 #include "core/trace.hpp"
-#include "mesh/device_graph.hpp"
 #include "optim/norms.hpp"
 #include "parallel/pipeline/schedule.hpp"
 
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <exception>
+#include <string_view>
 #include <utility>
 
 namespace colossal {
@@ -92,8 +93,10 @@ struct GradientPass::Recorded {
 
 GradientPass::GradientPass(const Config& config,
                            const ParallelContext& context,
-                           const ChunkPlan& plan)
-    : device_(context.device()),
+                           const ChunkPlan& plan,
+                           Recorder recorder)
+    : recorder_(std::move(recorder)),
+      device_(context.device()),
       wanted_(config.train.cuda_graph),
       why_not_(why_not_recorded(config, context, plan)) {
   if (wanted_ == CudaGraph::on && !why_not_.empty()) {
@@ -111,6 +114,7 @@ StepSums GradientPass::run(LiveModel& model, const std::vector<Batch>& micro_bat
     return compute(model, micro_batches);
   }
   if (recorded_ == nullptr || !alike(recorded_->batches, micro_batches)) {
+    recorded_.reset();  // its memory is what a step of calls needs
     const bool again = alike(last_, micro_batches);
     num_alike_ = again ? num_alike_ + 1 : 1;
     num_varied_ = again ? 0 : num_varied_ + 1;
@@ -121,10 +125,9 @@ StepSums GradientPass::run(LiveModel& model, const std::vector<Batch>& micro_bat
     }
     host_share_ = again ? host_share_ : std::nullopt;
     last_ = micro_batches;
-    if (num_alike_ <= kWarmUp || !pays()) {
+    if (num_alike_ <= kWarmUp || !pays() || !try_record(model, micro_batches)) {
       return compute(model, micro_batches);
     }
-    record(model, micro_batches);
   }
   replayed_ = true;
   return replay(micro_batches);
@@ -145,10 +148,27 @@ bool GradientPass::pays() const {
   return wanted_ == CudaGraph::on || host_share_.value_or(0) > kHostShare;
 }
 
+/// False: this step and all others run call by call.
+bool GradientPass::try_record(LiveModel& model, const std::vector<Batch>& micro_batches) {
+  try {
+    record(model, micro_batches);
+    return true;
+  } catch (const std::exception& error) {
+    if (wanted_ == CudaGraph::on) {
+      throw;
+    }
+    const std::string_view text = error.what();
+    why_not_ = text.substr(0, text.find('\n'));  // a backtrace follows
+  }
+  log::warn("[cuda-graph] steps run call by call: {}", why_not_);
+  model.store->abandon_gradients();
+  return false;
+}
+
 void GradientPass::record(LiveModel& model, const std::vector<Batch>& micro_batches) {
-  recorded_.reset();
+  const at::Device device = micro_batches.front().fields.begin()->second.device();
   auto made = std::make_unique<Recorded>();
-  made->later = at::zeros({1}, at::TensorOptions(at::kInt).device(device_));
+  made->later = at::zeros({1}, at::TensorOptions(at::kInt).device(device));
   for (const Batch& batch : micro_batches) {
     Batch& own = made->batches.emplace_back(batch);
     own.later = reinterpret_cast<const std::uint32_t*>(made->later.const_data_ptr<std::int32_t>());
@@ -156,7 +176,7 @@ void GradientPass::record(LiveModel& model, const std::vector<Batch>& micro_batc
       tensor = tensor.clone();
     }
   }
-  made->graph = record_graph(device_, [&] { made->sums = compute(model, made->batches); });
+  made->graph = recorder_(device_, [&] { made->sums = compute(model, made->batches); });
   recorded_ = std::move(made);
   log::info("[cuda-graph] forward and backward are one call from step {} on",
             micro_batches.front().step + 1);

@@ -4,10 +4,12 @@
 #include "config/config.hpp"
 #include "core/batch.hpp"
 #include "mesh/context.hpp"
+#include "mesh/device_graph.hpp"
 #include "train/model.hpp"
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,11 +31,20 @@ struct StepSums {
 /// Computes the gradients of steps. Where `train.cuda_graph` and the run allow it, steps of equal
 /// shape are recorded after some that ran call by call, and from then on are one call: the host has
 /// nothing to do meanwhile, and no gap lies between kernels. Bits are the same either way. A step
-/// of another shape or factor of the loss runs call by call, and is recorded if such steps go on.
+/// of another shape or factor of the loss runs call by call, and is recorded if such steps go on;
+/// the memory of the steps recorded before is free from then on. A step that cannot be recorded is
+/// an error only if `train.cuda_graph` is true.
 class GradientPass {
  public:
+  /// record_graph(), or what a test does instead.
+  using Recorder =
+      std::function<std::unique_ptr<DeviceGraph>(at::Device, const std::function<void()>&)>;
+
   /// `plan`: of the store that run() is given. Warns if `train.cuda_graph` is true in vain.
-  GradientPass(const Config& config, const ParallelContext& context, const ChunkPlan& plan);
+  GradientPass(const Config& config,
+               const ParallelContext& context,
+               const ChunkPlan& plan,
+               Recorder recorder = record_graph);
   ~GradientPass();
 
   /// Forward and backward of all micro-batches, which are on the device; gradients are then summed
@@ -48,9 +59,11 @@ class GradientPass {
   struct Recorded;
 
   void record(LiveModel& model, const std::vector<Batch>& micro_batches);
+  bool try_record(LiveModel& model, const std::vector<Batch>& micro_batches);
   StepSums replay(const std::vector<Batch>& micro_batches);
   [[nodiscard]] bool pays() const;
 
+  Recorder recorder_;
   at::Device device_;
   CudaGraph wanted_;
   std::string why_not_;

@@ -11,6 +11,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <string>
 #include <utility>
@@ -138,6 +139,23 @@ TEST_CASE("a loss scale that moves is recorded anew when it stays", "[cuda][grap
   Config config = fast_gpt(Precision::fp16);
   config.train.loss_scale = LossScaleConfig{.init = 1024, .growth_interval = 6, .hysteresis = 1};
   check_graph_of(config, 4);
+}
+
+TEST_CASE("the memory of recorded steps is free for steps that are not alike", "[cuda][graph]") {
+  NEEDS_GPUS(1)
+  Config config = fast_gpt(Precision::fp16);
+  config.train.loss_scale = LossScaleConfig{.init = 1024, .growth_interval = 6, .hysteresis = 1};
+  std::int64_t recorded_bytes = 0;
+  std::int64_t later_bytes = 0;  // of the first step of calls after recorded ones
+  run(config, CudaGraph::on, [&](Trainer&, const StepReport& report) {
+    using c10::cuda::CUDACachingAllocator::getDeviceStats;
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    const std::int64_t bytes = getDeviceStats(0).reserved_bytes[0].current;
+    recorded_bytes = report.recorded && later_bytes == 0 ? bytes : recorded_bytes;
+    later_bytes = !report.recorded && recorded_bytes > 0 && later_bytes == 0 ? bytes : later_bytes;
+  });
+  REQUIRE(later_bytes > 0);
+  CHECK(later_bytes < recorded_bytes);
 }
 
 TEST_CASE("steps of as many labels as documents have run call by call", "[cuda][graph]") {

@@ -5,8 +5,15 @@
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
 
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/sum.h>
+
 #include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
 using namespace colossal::test;  // NOLINT(google-build-using-namespace)
@@ -28,7 +35,127 @@ bool tells(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
+/// One weight, whose loss is its product with the sum of the tokens.
+class Product : public Block {
+ public:
+  Activation forward(const Activation& /*in*/, const Batch& batch) override {
+    if (fails_in > 0 && --fails_in == 0) {
+      throw std::runtime_error("refused\nby the test");
+    }
+    Activation out;
+    out.loss_sum = at::mul(weight_.tensor(), at::sum(batch.at("tokens"))).sum();
+    return out;
+  }
+  [[nodiscard]] std::vector<BoundarySpec> outputs(const BatchShape& /*shape*/) const override {
+    return {};
+  }
+  [[nodiscard]] std::vector<Parameter*> parameters() override { return {&weight_}; }
+  [[nodiscard]] BlockCost cost(const BatchShape& /*shape*/) const override { return {}; }
+
+  int fails_in = 0;  // calls of forward, the failing one too; 0: never
+
+ private:
+  Parameter weight_{ParamSpec{
+      .name = "weight", .shape = {1}, .padded = {1}, .layout = {}, .init = {}, .tied_to = {}}};
+};
+
+/// A run whose steps are recorded by running them: a replay leaves what is there.
+class FakeRun {
+ public:
+  explicit FakeRun(CudaGraph wanted) : context_(tiny_gpt()) {
+    Config config = tiny_gpt();
+    config.train.cuda_graph = wanted;
+    auto block = std::make_unique<Product>();
+    block_ = block.get();
+    model_.blocks.push_back(std::move(block));
+    const std::vector<ChunkStore::Block> owned = {{"product", block_->parameters()}};
+    const std::unique_ptr<ChunkPlanner> planner = make_planner(model_.blocks, config);
+    model_.store = std::make_unique<ChunkStore>(
+        owned, *planner, std::span<const std::string_view>{}, store_options(config), context_);
+    model_.stage = std::make_unique<BlockStage>(model_.blocks, *model_.store, context_.mesh());
+    pass_ = std::make_unique<GradientPass>(
+        config,
+        ParallelContext(config, kGpu),
+        ChunkPlan{.chunks = {ChunkSpec{}}},
+        [this](at::Device, const std::function<void()>& work) { return record(work); });
+  }
+
+  /// A step of two micro-batches; returns its gradient. The host is busy all the time.
+  double step(double factor = 1) {
+    Batch batch;
+    batch.fields["tokens"] = at::ones({2, 3}, at::kLong);
+    batch.loss.factor = factor;
+    static_cast<void>(pass_->run(model_, {batch, batch}));
+    pass_->observe(1, 1);
+    return model_.store->shards().front().grad[0].item<double>();
+  }
+
+  [[nodiscard]] bool replayed() const { return pass_->replayed(); }
+  [[nodiscard]] int num_graphs() const { return num_graphs_; }
+
+  bool fails = false;    // in the second micro-batch of a step that is recorded
+  int num_recorded = 0;  // or tried to be
+
+ private:
+  class Graph : public DeviceGraph {
+   public:
+    explicit Graph(int& count) : count_(count) { ++count_; }
+    ~Graph() override { --count_; }
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+    void replay() override {}
+
+   private:
+    int& count_;
+  };
+
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) {
+    ++num_recorded;
+    block_->fails_in = fails ? 2 : 0;
+    work();
+    return std::make_unique<Graph>(num_graphs_);
+  }
+
+  ParallelContext context_;
+  LiveModel model_;
+  Product* block_ = nullptr;
+  int num_graphs_ = 0;
+  std::unique_ptr<GradientPass> pass_;
+};
+
 }  // namespace
+
+TEST_CASE("a recorded step gives up its memory before a step of calls", "[graph]") {
+  FakeRun run(CudaGraph::automatic);
+  for (int step = 0; step < 5; ++step) {
+    CHECK(run.step() == 12);
+    CHECK(run.replayed() == (step >= 3));
+  }
+  CHECK(run.num_graphs() == 1);
+  for (int step = 0; step < 5; ++step) {  // as after a change of the loss scale
+    CHECK(run.step(0.5) == 6);
+    CHECK(run.replayed() == (step >= 3));
+    CHECK(run.num_graphs() == (step >= 3 ? 1 : 0));
+  }
+  CHECK(run.num_recorded == 2);
+}
+
+TEST_CASE("a step that cannot be recorded runs call by call, unless true was asked for",
+          "[graph]") {
+  FakeRun run(CudaGraph::automatic);
+  run.fails = true;
+  for (int step = 0; step < 8; ++step) {
+    CHECK(run.step() == 12);
+    CHECK_FALSE(run.replayed());
+  }
+  CHECK(run.num_recorded == 1);
+  FakeRun asked(CudaGraph::on);
+  asked.fails = true;
+  for (int step = 0; step < 3; ++step) {
+    CHECK(asked.step() == 12);
+  }
+  CHECK_THROWS_AS(asked.step(), std::runtime_error);
+}
 
 TEST_CASE("a run says why its steps are not recorded", "[graph]") {
   CHECK(reason([](Config&, ChunkPlan&) {}).empty());
