@@ -127,6 +127,7 @@ void CheckpointHook::try_to(std::int64_t step, bool is_last, const std::function
 
 RunState CheckpointHook::state_of(const Trainer& trainer) const {
   RunState state = trainer.state();
+  state.metrics.clear();  // a resumed run begins with those of other weights
   state.weights_only = config_.content == CheckpointContent::weights;
   if (train_loss_) {
     add_finite(state, "train/loss", *train_loss_);

@@ -225,7 +225,10 @@ void EvalHook::on_start(Trainer& trainer) {
 void EvalHook::on_step(Trainer& trainer, const StepReport& report) {
   // A run that stops is given little time, and its checkpoint comes first.
   const bool stops = report.stop != StopReason::none;
-  if (config_.every_steps && !report.skipped && !stops && report.step % *config_.every_steps == 0) {
+  const bool due = config_.every_steps && report.step % *config_.every_steps == 0;
+  // Here, not in on_end(): what is measured belongs into the checkpoint of the last step.
+  const bool last = config_.at_end.value_or(false) && report.step == trainer.parts().total_steps;
+  if ((due || last) && !report.skipped && !stops) {
     last_step_ = trainer.evaluate().step;
   }
 }

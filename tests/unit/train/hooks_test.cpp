@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -87,6 +88,11 @@ class HookedRun {
       }
     }
     return steps;
+  }
+
+  /// What the checkpoint of a step says of its weights.
+  [[nodiscard]] std::map<std::string, double> measured(std::int64_t step) const {
+    return read_state(folder() / "checkpoints" / fmt::format("step-{:08}", step)).metrics;
   }
 
   std::vector<StepReport> reports;
@@ -245,6 +251,32 @@ TEST_CASE("evaluation happens at the start, on its cadence and at the end, once 
   even.run();
   CHECK(steps_of(even.metrics("eval")) == Steps{0, 3, 6});
   CHECK(even.side_seconds > 0);
+}
+
+TEST_CASE("the checkpoint of the last step was written before its evaluation", "[hooks]") {
+  Config config = tiny_gpt();
+  config.eval.at_end = true;
+  config.checkpoint.every_steps = 3;
+  HookedRun run(config);
+  run.run();
+  CHECK(steps_of(run.metrics("eval")) == Steps{6});
+  CHECK(run.console("ckpt").size() == 2);
+  CHECK(run.measured(6).at("eval/loss") == run.metrics("eval").back()["loss"].get<double>());
+}
+
+TEST_CASE("checkpoints of a resumed run had the metrics of the one it began with", "[hooks]") {
+  Config config = tiny_gpt();
+  config.checkpoint.every_steps = 5;
+  config.eval.every_steps = 6;
+  HookedRun run(config);
+  RunState state = state_at(4, 64);
+  state.metrics = {{"train/loss", 1e-3}, {"eval/loss", 1e-3}, {"eval/ppl", 1.001}};
+  run.run(state);
+  REQUIRE(run.saved() == Steps{5, 6});
+  const std::map<std::string, double> five = run.measured(5);
+  CHECK(five.size() == 1);
+  CHECK(five.at("train/loss") == run.reports.front().loss);
+  CHECK(run.measured(6).at("eval/loss") > 1);
 }
 
 TEST_CASE("checkpoints are saved on the cadence and at the end, old ones go", "[hooks]") {
