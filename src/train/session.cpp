@@ -157,13 +157,14 @@ int TrainSession::run_all() {
   }
   limit_time();
   restore(choice);
+  step_ = trainer_->state().step;
   if (trainer_->state().step >= trainer_->parts().total_steps) {
     log::console(fmt::format("nothing to do: {} already holds step {} of {} [output-finished]",
                              config_.run.output_dir,
                              trainer_->state().step,
                              trainer_->parts().total_steps));
     if (is_main() && run_dir_ != nullptr) {
-      export_weights();
+      export_weights(false);
       fill_summary("nothing to do");
       print_summary();
     }
@@ -375,7 +376,6 @@ void TrainSession::train() {
   checkpoints_ = &add_standard_hooks(*trainer_, run_dir_.get(), world_);
   trainer_->add_hook(std::make_unique<SaveRequestHook>(
       [this] { static_cast<void>(signals_.take_save_request()); }));
-  step_ = trainer_->state().step;
   signals_.set_farewell([this](int signal) { farewell(signal); });
   // Launchers stop the peers of a rank that failed by a signal: no step will end any more.
   signals_.set_notice([this](int /*signal*/) { world_.yield_to_failure(); });

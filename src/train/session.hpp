@@ -74,8 +74,9 @@ class TrainSession {
   /// Why the run has ended, for people.
   [[nodiscard]] std::string ending() const;
   void finish();
-  /// What checkpoint.export_at_end asks for, unless an earlier start has done it (rank 0).
-  void export_weights();
+  /// What checkpoint.export_at_end asks for; a start that has `trained` nothing leaves alone what
+  /// an earlier one has done (rank 0).
+  void export_weights(bool trained);
   void fill_summary(std::string_view reason);
   void print_summary() const;
   void write_status(std::string_view state, int exit_code);

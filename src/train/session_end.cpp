@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <system_error>
 
 namespace colossal {
 
@@ -65,26 +66,26 @@ void TrainSession::finish() {
     return;
   }
   if (trainer_->stopped() == StopReason::none) {
-    export_weights();
+    export_weights(true);
   }
   fill_summary(ending());
   log::console(to_text(summary_));
   print_summary();
 }
 
-void TrainSession::export_weights() {
+void TrainSession::export_weights(bool trained) {
   if (config_.checkpoint.export_at_end == ExportFormat::none || !options_.export_weights) {
     return;
   }
   const std::string step = fmt::format("step-{:08}", trainer_->state().step);
   const std::filesystem::path run = config_.run.output_dir;
   const std::filesystem::path file = run / "export" / step / "model.safetensors";
-  if (std::filesystem::exists(file)) {
+  if (!trained && std::filesystem::exists(file)) {
     return;
   }
   try {
     options_.export_weights(
-        {.checkpoint = (run / "checkpoints" / step).string(),
+        {.checkpoint = checkpoint.string(),
          .file = file.string(),
          .dtype = config_.train.precision == Precision::fp64 ? "fp64" : "fp32"});
   } catch (const std::exception& error) {
@@ -92,7 +93,12 @@ void TrainSession::export_weights() {
     throw;
   }
   log::console(fmt::format("export    {}", file.string()));
+  const std::filesystem::path checkpoint = trained ? run / "checkpoints" / step : resumed_from_;
 }
+    // An older export of this step is of other weights; half of one keeps the whole from coming.
+    std::error_code told_by_export;
+    std::filesystem::remove(file, told_by_export);
+    std::filesystem::remove(file.parent_path() / "config.json", told_by_export);
 
 void TrainSession::print_summary() const {
   fmt::print("{}\n", to_json_line(summary_));

@@ -246,6 +246,47 @@ TEST_CASE("the weights are exported when a run ends, and only then", "[checkpoin
 }
 
 TEST_CASE("C3 row 49: a flipped byte is named with file and tensor, and an older one serves",
+TEST_CASE("a run that trained its last steps again left the old export", "[checkpoint]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  const fs::path file = run_dir / "export" / "step-00000012" / "model.safetensors";
+  const std::string exports = "checkpoint={every_steps: 6, export_at_end: safetensors}";
+  run_expecting(0, train_with(run_dir, {exports}));
+  const std::string first = read_file(file);
+  fs::remove_all(checkpoint(run_dir, 12));
+  const Outcome again = run_expecting(0, train_with(run_dir, {exports, "optimizer.lr=5e-3"}));
+  CHECK(count(again.err, "resume    step 7 from ") == 1);
+  const fs::path by_hand = folder.path() / "hand" / "model.safetensors";
+  run_expecting(0, {"export", "--checkpoint", run_dir.string(), "-o", by_hand.string()});
+  CHECK(read_file(file) == read_file(by_hand));
+  CHECK(read_file(file) != first);
+}
+
+TEST_CASE("a run that began at its end was exported from a folder that is not there",
+          "[checkpoint]") {
+  const TempDir folder;
+  const Arguments sets = {"checkpoint={every_steps: 6, export_at_end: safetensors}"};
+  const fs::path donor = folder.path() / "donor";
+  const fs::path exported = fs::path("export") / "step-00000012" / "model.safetensors";
+  run_expecting(0, train_with(donor, sets));
+  const fs::path other = folder.path() / "other";
+  const Outcome outcome = run_expecting(
+      0, joined({train_with(other, sets), {"--resume", checkpoint(donor, 12).string()}}));
+  CHECK(count(outcome.err, "[output-finished]") == 1);
+  CHECK(read_file(other / exported) == read_file(donor / exported));
+
+  // And one whose export failed had not come to its first step.
+  fs::remove_all(donor / "export");
+  write_file(donor / "export", "no folder");
+  const Outcome failed = run(train_with(donor, sets));
+  INFO(failed.err);
+  CHECK(failed.code != 0);
+  CHECK(count(failed.err, "[internal]") == 0);
+  const Json status = Json::parse(read_file(donor / "status.json"));
+  CHECK(status.at("state") == "failed");
+  CHECK(status.at("step") == 12);
+}
+
           "[checkpoint]") {
   const TempDir folder;
   const fs::path run_dir = folder.path() / "run";
