@@ -28,6 +28,11 @@ namespace colossal {
 
 class CheckpointHook;
 
+/// Seconds to leave for a save before one was measured: 5, or what its bytes take at 100 MB/s, but
+/// no more than a tenth of the limit of time.
+[[nodiscard]] double assumed_save_seconds(std::int64_t checkpoint_bytes,
+                                          double limit_seconds) noexcept;
+
 /// One start of `train` on one rank. All ranks run the same calls in the same order.
 class TrainSession {
  public:
@@ -103,6 +108,7 @@ class TrainSession {
   double time_limit_ = -1;  ///< in seconds since the same start; negative: none
   std::string time_limit_name_;
   std::timed_mutex hooks_running_;
+  double first_save_seconds_ = 0;  ///< assumed with a limit, while no save was measured
   std::atomic<std::int64_t> step_{0};  ///< last finished step, for the thread that takes signals
 };
 

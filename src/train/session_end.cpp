@@ -17,19 +17,28 @@
 
 namespace colossal {
 
+double assumed_save_seconds(std::int64_t checkpoint_bytes, double limit_seconds) noexcept {
+  constexpr double kLeastSeconds = 5;
+  constexpr double kSlowBytesPerSecond = 1e8;
+  const double seconds = static_cast<double>(checkpoint_bytes) / kSlowBytesPerSecond;
+  return std::min(std::max(seconds, kLeastSeconds), limit_seconds / 10);
+}
+
 void TrainSession::limit_time() {
   time_limit_ = config_.run.max_time_seconds.value_or(-1);
   time_limit_name_ = "run.max_time";
-  if (!options_.use_job_deadline) {
-    return;
+  if (options_.use_job_deadline) {
+    const double end = job_end_time();
+    const double left = started_seconds_ + running_.seconds() + end - unix_time();
+    log::console(fmt::format("deadline  {}, when the job ends (SLURM_JOB_END_TIME)",
+                             utc_time(static_cast<std::int64_t>(end))));
+    if (time_limit_ < 0 || left < time_limit_) {
+      time_limit_ = std::max(left, 0.0);
+      time_limit_name_ = "the end of the job";
+    }
   }
-  const double end = job_end_time();
-  const double left = started_seconds_ + running_.seconds() + end - unix_time();
-  log::console(fmt::format("deadline  {}, when the job ends (SLURM_JOB_END_TIME)",
-                           utc_time(static_cast<std::int64_t>(end))));
-  if (time_limit_ < 0 || left < time_limit_) {
-    time_limit_ = std::max(left, 0.0);
-    time_limit_name_ = "the end of the job";
+  if (time_limit_ >= 0) {
+    first_save_seconds_ = assumed_save_seconds(make_plan(config_, 0).checkpoint_bytes, time_limit_);
   }
 }
 
@@ -40,7 +49,8 @@ Wishes TrainSession::wishes(double mean_step_seconds) {
     mine.stop = StopReason::signal;
   } else if (time_limit_ >= 0) {
     const int saves = checkpoints_ != nullptr && checkpoints_->is_writing() ? 2 : 1;
-    const double next = mean_step_seconds + saves * trainer_->mean_save_seconds();
+    const double measured = trainer_->mean_save_seconds();  // 0 before the first one
+    const double next = mean_step_seconds + saves * (measured > 0 ? measured : first_save_seconds_);
     const bool late = started_seconds_ + running_.seconds() + next > time_limit_;
     mine.stop = late ? StopReason::max_time : StopReason::none;
   }

@@ -5,6 +5,7 @@
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
 #include "train/hooks.hpp"
+#include "train/session.hpp"
 #include "train/trainer.hpp"
 
 #include <ATen/ops/equal.h>
@@ -109,6 +110,14 @@ TEST_CASE("a wish to stop ends the run after its step, with a checkpoint", "[sto
     CHECK(run.status().at("step") == 3);
     CHECK(run.mean_save > 0);
   }
+}
+
+TEST_CASE("the first save of a run with a limit took no time", "[stop]") {
+  CHECK(assumed_save_seconds(1'000, 3600) == 5);
+  CHECK(assumed_save_seconds(20'000'000'000, 8 * 3600) == 200);
+  CHECK(assumed_save_seconds(std::int64_t{1} << 50, 8 * 3600) == 2880);  // most of it is for steps
+  CHECK(assumed_save_seconds(1'000, 4) == 0.4);
+  CHECK(assumed_save_seconds(1'000, 0) == 0);
 }
 
 TEST_CASE("a signal is a better reason than the time", "[stop]") {
