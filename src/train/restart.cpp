@@ -26,10 +26,19 @@ std::string place(std::optional<std::int64_t> newest) {
   return newest ? fmt::format("the checkpoint of step {}", *newest) : "step 0";
 }
 
+std::optional<CheckpointInfo> newest_complete(const std::filesystem::path& run) {
+  std::optional<CheckpointInfo> newest;
+  for (const CheckpointInfo& info : list_checkpoints(run / "checkpoints")) {
+    newest = info.complete ? info : newest;
+  }
+  return newest;
+}
+
 }  // namespace
 
 RestartDecision RestartPolicy::decide(const LaunchOutcome& outcome,
-                                      std::optional<std::int64_t> newest) {
+                                      std::optional<std::int64_t> newest,
+                                      bool is_end) {
   if (max_restarts_ == 0) {
     return {};
   }
@@ -42,6 +51,12 @@ RestartDecision RestartPolicy::decide(const LaunchOutcome& outcome,
   }
   if (num_restarts_ == max_restarts_) {
     return {std::nullopt, fmt::format("restart   no: all {} are used up", max_restarts_)};
+  }
+  if (is_end) {
+    return {std::nullopt,
+            fmt::format("restart   no: {} holds weights alone (checkpoint.content: weights), "
+                        "nothing to go on from",
+                        place(newest))};
   }
   const std::int64_t step = newest.value_or(-1);
   if (num_restarts_ > 0 && step <= last_step_) {
@@ -62,15 +77,21 @@ RestartDecision RestartPolicy::decide(const LaunchOutcome& outcome,
 }
 
 std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& run) {
-  std::optional<std::int64_t> newest;
   try {
-    for (const CheckpointInfo& info : list_checkpoints(run / "checkpoints")) {
-      newest = info.complete ? info.step : newest;
-    }
+    const std::optional<CheckpointInfo> newest = newest_complete(run);
+    return newest ? std::optional(newest->step) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;  // the next start says what is wrong
   }
-  return newest;
+}
+
+bool newest_is_end(const std::filesystem::path& run) {
+  try {
+    const std::optional<CheckpointInfo> newest = newest_complete(run);
+    return newest && newest->step > 0 && read_state(newest->path).weights_only;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::vector<std::string> with_option(std::vector<std::string> arguments,

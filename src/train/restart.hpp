@@ -28,8 +28,10 @@ class RestartPolicy {
 
   /// Decides after a failure and counts a restart. `newest`: step of the newest complete
   /// checkpoint; without a newer one than at the last restart, the run would fail for ever.
+  /// `is_end`: nothing can go on from it.
   [[nodiscard]] RestartDecision decide(const LaunchOutcome& outcome,
-                                       std::optional<std::int64_t> newest);
+                                       std::optional<std::int64_t> newest,
+                                       bool is_end = false);
 
  private:
   int max_restarts_;
@@ -41,6 +43,9 @@ class RestartPolicy {
 /// Step of the newest complete checkpoint of a run directory; nothing if there is none or the
 /// folder cannot be read.
 [[nodiscard]] std::optional<std::int64_t> newest_checkpoint(const std::filesystem::path& run);
+
+/// Whether that checkpoint holds weights alone of a later step than 0, which no start goes on from.
+[[nodiscard]] bool newest_is_end(const std::filesystem::path& run);
 
 /// A command line of `train` with one more option, which no "--" makes a mere word.
 [[nodiscard]] std::vector<std::string> with_option(std::vector<std::string> arguments,

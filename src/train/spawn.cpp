@@ -93,7 +93,7 @@ int spawn_ranks(const Launchable& launchable, const TrainOptions& options) {
       std::chrono::milliseconds(std::llround(options.restart_delay_seconds * 1e3)));
   const auto restart = [&](const LaunchOutcome& outcome) -> std::optional<Restart> {
     const std::optional<std::int64_t> newest = newest_checkpoint(run);
-    const RestartDecision decision = policy.decide(outcome, newest);
+    const RestartDecision decision = policy.decide(outcome, newest, newest_is_end(run));
     if (!decision.text.empty()) {
       log::console(decision.text);
     }

@@ -100,6 +100,18 @@ TEST_CASE("what no restart can mend is not tried again", "[restart]") {
   CHECK(count(number.err, "--max-restarts") >= 1);
 }
 
+TEST_CASE("weights alone were restarted into a certain error", "[restart]") {
+  const TempDir folder;
+  Arguments arguments = restarting(folder.path(), "2", "3");
+  arguments.insert(arguments.end(), {"--set", "checkpoint.content=weights"});
+  const Outcome outcome =
+      run_expecting(137, arguments, with_fault("rank=1,step=7,attempt=0,kind=kill"));
+  INFO(outcome.err);
+  CHECK(count(outcome.err, "restart   no: the checkpoint of step 6 holds weights alone") == 1);
+  CHECK(count(outcome.err, "restart   1 of") == 0);
+  CHECK(status_of(folder.path()).at("exit") == 137);
+}
+
 TEST_CASE("a restart continues also where the first start had to be new", "[restart]") {
   const TempDir folder;
   for (const Arguments& how : {Arguments{"--overwrite"}, Arguments{"--resume", "never"}}) {

@@ -141,6 +141,33 @@ TEST_CASE("a run that was asked to stop and failed was started again", "[restart
   CHECK(says(decision, "asked to stop"));
 }
 
+TEST_CASE("weights alone were restarted into a certain error", "[restart]") {
+  RestartPolicy policy(3, 5s);
+  const RestartDecision decision = policy.decide(failed(137), 6, true);
+  CHECK_FALSE(decision.wait);
+  CHECK(says(decision, "no: the checkpoint of step 6 holds weights alone"));
+  CHECK(policy.decide(failed(137), 6).wait == 5000ms);
+
+  const TempDir folder;
+  CHECK_FALSE(newest_is_end(folder.path()));
+  const Config config = tiny_gpt();
+  const ParallelContext context(config);
+  const auto trainer = make_trainer(config, context, 2);
+  for (const std::int64_t step : {0, 2}) {  // those of step 0 are a beginning
+    RunState state = state_at(step, 16 * step);
+    state.weights_only = true;
+    save_checkpoint(
+        folder.path() / "checkpoints", state, trainer->records(), context.comm(data_axes()), {});
+    CHECK(newest_is_end(folder.path()) == (step == 2));
+  }
+  save_checkpoint(folder.path() / "checkpoints",
+                  state_at(4, 64),
+                  trainer->records(),
+                  context.comm(data_axes()),
+                  {});
+  CHECK_FALSE(newest_is_end(folder.path()));
+}
+
 TEST_CASE("the newest checkpoint is the newest complete one", "[restart]") {
   const TempDir folder;
   CHECK_FALSE(newest_checkpoint(folder.path()));
