@@ -217,6 +217,9 @@ CheckpointChoice TrainSession::prepare_on_rank_0() {
     blaming("run.output_dir", [&] { check_writable(folder, checkpoint_bytes); });
   } else {
     blaming("run.output_dir", [&] { take_folder(checkpoint_bytes); });
+    if (options_.overwrite) {  // before the old run is moved aside for nothing
+      settle_initial_weights(config_, {});
+    }
   }
   if (options_.dry_run && options_.overwrite) {
     return {};

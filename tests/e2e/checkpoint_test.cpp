@@ -319,6 +319,18 @@ TEST_CASE("without checksums a flipped byte goes unnoticed, as its key says", "[
 }
 
 TEST_CASE("C3 row 53: checkpoints are ordered by number, and keep_every keeps", "[checkpoint]") {
+TEST_CASE("an old run made room for one whose weights did not fit", "[checkpoint]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  run_expecting(0, train_with(run_dir, {}));
+  const fs::path nothing = folder.path() / "nothing";
+  const Outcome refused = run_expecting(
+      4, joined({train_with(run_dir, {"model.init_from=" + nothing.string()}), {"--overwrite"}}));
+  CHECK(count(refused.err, "[file-not-found]") == 1);
+  CHECK_FALSE(fs::exists(run_dir.string() + ".old-1"));
+  CHECK(fs::exists(checkpoint(run_dir, 12)));
+}
+
   const TempDir folder;
   run_expecting(
       0, train_with(folder.path(), {"checkpoint={every_steps: 1, keep_last: 2, keep_every: 5}"}));
