@@ -216,10 +216,10 @@ CheckpointChoice TrainSession::prepare_on_rank_0() {
   if (options_.dry_run) {
     blaming("run.output_dir", [&] { check_writable(folder, checkpoint_bytes); });
   } else {
-    blaming("run.output_dir", [&] { take_folder(checkpoint_bytes); });
     if (options_.overwrite) {  // before the old run is moved aside for nothing
       settle_initial_weights(config_, {});
     }
+    blaming("run.output_dir", [&] { take_folder(checkpoint_bytes); });
   }
   if (options_.dry_run && options_.overwrite) {
     return {};

@@ -107,8 +107,8 @@ class TrainSession {
   Stopwatch running_;       ///< from then on
   double time_limit_ = -1;  ///< in seconds since the same start; negative: none
   std::string time_limit_name_;
-  std::timed_mutex hooks_running_;
   double first_save_seconds_ = 0;  ///< assumed with a limit, while no save was measured
+  std::timed_mutex hooks_running_;
   std::atomic<std::int64_t> step_{0};  ///< last finished step, for the thread that takes signals
 };
 

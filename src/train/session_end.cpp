@@ -93,7 +93,12 @@ void TrainSession::export_weights(bool trained) {
   if (!trained && std::filesystem::exists(file)) {
     return;
   }
+  const std::filesystem::path checkpoint = trained ? run / "checkpoints" / step : resumed_from_;
   try {
+    // An older export of this step is of other weights; half of one keeps the whole from coming.
+    std::error_code told_by_export;
+    std::filesystem::remove(file, told_by_export);
+    std::filesystem::remove(file.parent_path() / "config.json", told_by_export);
     options_.export_weights(
         {.checkpoint = checkpoint.string(),
          .file = file.string(),
@@ -103,12 +108,7 @@ void TrainSession::export_weights(bool trained) {
     throw;
   }
   log::console(fmt::format("export    {}", file.string()));
-  const std::filesystem::path checkpoint = trained ? run / "checkpoints" / step : resumed_from_;
 }
-    // An older export of this step is of other weights; half of one keeps the whole from coming.
-    std::error_code told_by_export;
-    std::filesystem::remove(file, told_by_export);
-    std::filesystem::remove(file.parent_path() / "config.json", told_by_export);
 
 void TrainSession::print_summary() const {
   fmt::print("{}\n", to_json_line(summary_));

@@ -245,7 +245,6 @@ TEST_CASE("the weights are exported when a run ends, and only then", "[checkpoin
   CHECK_FALSE(fs::exists(stopped / "export"));
 }
 
-TEST_CASE("C3 row 49: a flipped byte is named with file and tensor, and an older one serves",
 TEST_CASE("a run that trained its last steps again left the old export", "[checkpoint]") {
   const TempDir folder;
   const fs::path run_dir = folder.path() / "run";
@@ -287,6 +286,7 @@ TEST_CASE("a run that began at its end was exported from a folder that is not th
   CHECK(status.at("step") == 12);
 }
 
+TEST_CASE("C3 row 49: a flipped byte is named with file and tensor, and an older one serves",
           "[checkpoint]") {
   const TempDir folder;
   const fs::path run_dir = folder.path() / "run";
@@ -318,7 +318,6 @@ TEST_CASE("without checksums a flipped byte goes unnoticed, as its key says", "[
   CHECK(count(more.err, "resume    step 13 from ") == 1);
 }
 
-TEST_CASE("C3 row 53: checkpoints are ordered by number, and keep_every keeps", "[checkpoint]") {
 TEST_CASE("an old run made room for one whose weights did not fit", "[checkpoint]") {
   const TempDir folder;
   const fs::path run_dir = folder.path() / "run";
@@ -331,6 +330,7 @@ TEST_CASE("an old run made room for one whose weights did not fit", "[checkpoint
   CHECK(fs::exists(checkpoint(run_dir, 12)));
 }
 
+TEST_CASE("C3 row 53: checkpoints are ordered by number, and keep_every keeps", "[checkpoint]") {
   const TempDir folder;
   run_expecting(
       0, train_with(folder.path(), {"checkpoint={every_steps: 1, keep_last: 2, keep_every: 5}"}));
