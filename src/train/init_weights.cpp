@@ -122,34 +122,36 @@ void load_file(const WeightsFile& file, std::span<const TensorRecord> weights) {
 
 }  // namespace
 
-void check_initial_weights(const Config& config) {
+fs::path check_initial_weights(const Config& config) {
   const fs::path path = config.model.init_from;
   const ParallelContext alone(config);
   const std::vector<ParamSpec> specs = owning_parameters(config, alone);
   if (!is_folder(path)) {
     WeightsFile(path, config.model, specs).require_range(alone.master_dtype());
-    return;
+    return path;
   }
   const fs::path checkpoint = find_checkpoint(path);
   std::vector<std::string> problems = other_function(checkpoint, config);
   compare_tensors(list_tensors(checkpoint), specs, problems);
   check_weights(checkpoint, problems);
+  return checkpoint;
 }
 
-void settle_initial_weights(const Config& config, const CheckpointChoice& chosen) {
+fs::path settle_initial_weights(const Config& config, const CheckpointChoice& chosen) {
   if (config.model.init_from.empty()) {
-    return;
+    return {};
   }
   if (!chosen.candidates.empty()) {
     log::info("[checkpoint] the run goes on from {}, the weights of {} are not used [init-ignored]",
               chosen.candidates.front().path.string(),
               config.model.init_from);
-    return;
+    return {};
   }
-  blaming("model.init_from", [&] { check_initial_weights(config); });
+  return blaming("model.init_from", [&] { return check_initial_weights(config); });
 }
 
-void load_initial_weights(const Config& config,
+void load_initial_weights(const fs::path& from,
+                          const Config& config,
                           const ParallelContext& context,
                           std::span<const TensorRecord> records,
                           const Comm& world) {
@@ -157,11 +159,10 @@ void load_initial_weights(const Config& config,
   std::ranges::copy_if(records, std::back_inserter(weights), [](const TensorRecord& record) {
     return is_weight(record.name);
   });
-  const fs::path path = config.model.init_from;
-  if (is_folder(path)) {
-    load_tensors(find_checkpoint(path), weights, world);
+  if (is_folder(from)) {
+    load_tensors(from, weights, world);
   } else {
-    load_file(WeightsFile(path, config.model, owning_parameters(config, context)), weights);
+    load_file(WeightsFile(from, config.model, owning_parameters(config, context)), weights);
   }
 }
 

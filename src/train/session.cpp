@@ -28,12 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string to_text(const CheckpointChoice& choice, std::int64_t attempt) {
+std::string to_text(const CheckpointChoice& choice, const fs::path& init, std::int64_t attempt) {
   nlohmann::json list = nlohmann::json::array();
   for (const CheckpointInfo& info : choice.candidates) {
     list.push_back({{"path", info.path.string()}, {"step", info.step}});
   }
-  return nlohmann::json{{"attempt", attempt}, {"candidates", list}}.dump();
+  return nlohmann::json{{"attempt", attempt}, {"candidates", list}, {"init", init.string()}}.dump();
 }
 
 CheckpointChoice candidates_from(const nlohmann::json& decision) {
@@ -192,11 +192,12 @@ int TrainSession::check_data() {
 CheckpointChoice TrainSession::prepare() {
   const auto decision = nlohmann::json::parse(decide_on_rank_0(world_.comm(), [this] {
     const CheckpointChoice choice = prepare_on_rank_0();
-    settle_initial_weights(config_, choice);
-    return to_text(choice, run_dir_ != nullptr ? run_dir_->attempt() : 1);
+    const fs::path init = settle_initial_weights(config_, choice);
+    return to_text(choice, init, run_dir_ != nullptr ? run_dir_->attempt() : 1);
   }));
   // Only rank 0 has the run directory; log files and folders of checkpoints carry one number.
   attempt_ = decision["attempt"].get<std::int64_t>();
+  init_from_ = decision["init"].get<std::string>();
   return candidates_from(decision);
 }
 
@@ -237,8 +238,8 @@ CheckpointChoice TrainSession::prepare_on_rank_0() {
 void TrainSession::restore(const CheckpointChoice& choice) {
   if (choice.candidates.empty()) {
     make_trainer(RunState{});
-    if (!config_.model.init_from.empty()) {
-      load_initial_weights(config_, context_, trainer_->records(), world_.comm());
+    if (!init_from_.empty()) {
+      load_initial_weights(init_from_, config_, context_, trainer_->records(), world_.comm());
       trainer_->parts().store->publish_masters();
     }
     return;

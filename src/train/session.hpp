@@ -102,6 +102,7 @@ class TrainSession {
   std::unique_ptr<Trainer> trainer_;
   const CheckpointHook* checkpoints_ = nullptr;  ///< of trainer_; null before train()
   std::filesystem::path resumed_from_;           ///< empty: started at step 0
+  std::filesystem::path init_from_;              ///< of settle_initial_weights()
   RunSummary summary_;
   double started_seconds_;  ///< since the start of the process (of --nproc: its launcher)
   Stopwatch running_;       ///< from then on

@@ -58,14 +58,14 @@ void write_file(Trainer& trainer, const ModelConfig& model, const fs::path& file
   writer.commit();
 }
 
-/// Weights of two steps from another seed, as root/donor/step-00000002 and as
+/// Weights of two or more steps from another seed, as root/donor/step-0000000N and as
 /// root/model.safetensors. Returns them on rank 0, which makes them for all.
-Tensors make_donor(Config config, const fs::path& root, const Comm& comm) {
+Tensors make_donor(Config config, const fs::path& root, const Comm& comm, std::int64_t steps = 2) {
   Tensors weights;
   if (comm.rank() == 0) {
     config.run.seed = 99;
     const ParallelContext alone(config);
-    const std::unique_ptr<Trainer> trainer = make_trainer(config, alone, 2);
+    const std::unique_ptr<Trainer> trainer = make_trainer(config, alone, steps);
     trainer->run();
     RunState state = trainer->state();
     state.config_yaml = to_yaml(config);
@@ -83,7 +83,8 @@ Trained train_from(const Config& config,
                    const Comm& world,
                    const std::function<void(const Tensors&)>& begin = {}) {
   Trainer trainer(build(config, context, {}), {});
-  load_initial_weights(config, context, trainer.records(), world);
+  const fs::path from = settle_initial_weights(config, {});
+  load_initial_weights(from, config, context, trainer.records(), world);
   trainer.parts().store->publish_masters();
   const Tensors found = copy_records(trainer);
   if (begin) {
@@ -165,6 +166,32 @@ RANKS_TEST_CASE("two processes begin with the weights of one under every memory 
                 "[objective]",
                 2) {
   check_initial_weights_under_policies(ctx);
+}
+
+RANKS_TEST_CASE(
+    "all ranks begin with the weights that were checked, though newer ones came meanwhile",
+    "[objective]",
+    2) {
+  const TempDir mine;
+  const fs::path root = shared(mine, ctx.comm());
+  Config config = tiny_gpt();
+  config.train.steps = 3;
+  const Tensors weights = make_donor(config, root, ctx.comm());
+  config.model.init_from = (root / "donor").string();
+  const fs::path from = settle_initial_weights(config, {});
+  CHECK(from == root / "donor" / "step-00000002");
+  ctx.comm().barrier();
+  make_donor(config, root, ctx.comm(), 3);
+  const Config spread = split(config, ctx.size(), 1);
+  const ParallelContext context(spread, ctx.world());
+  Trainer trainer(build(spread, context, {}), {});
+  load_initial_weights(from, spread, context, trainer.records(), ctx.comm());
+  const Tensors found = copy_records(trainer);
+  for (const auto& [name, tensor] : weights) {  // of rank 0
+    INFO(name);
+    CHECK((!name.starts_with("model/") || at::equal(tensor, found.at(name))));
+  }
+  ctx.comm().barrier();
 }
 
 RANKS_TEST_CASE("a ramp goes on from 2 processes to 1 and back", "[objective]", 2) {
