@@ -34,6 +34,8 @@ constexpr std::array<const char*, 4> kFollowsWorld = {"parallel.data=auto",
                                                       "train.batch_ramp=null"};
 /// Makes the configuration's own rules demand evaluation data.
 constexpr const char* kEvaluates = "eval.at_end=true";
+/// Nothing is written into logs/, and the ranks that trained need not be there.
+constexpr const char* kLogsNothing = "logging.ranks=zero";
 /// Where messages say that such a value comes from.
 constexpr const char* kOwnOverride = "<eval>";
 /// Keys that matter in training only; what was to be said of them, `train` has said.
@@ -74,6 +76,7 @@ bool is_of_training(const Diagnostic& item) {
 std::vector<Override> eval_overrides(const EvalOptions& options) {
   std::vector<Override> overrides;
   overrides.push_back({kEvaluates, kOwnOverride});
+  overrides.push_back({kLogsNothing, kOwnOverride});
   if (!options.config) {
     for (const char* text : kFollowsWorld) {
       overrides.push_back({text, kOwnOverride});

@@ -60,6 +60,20 @@ TEST_CASE("eval takes one checkpoint, overrides and another configuration", "[ev
   run_expecting(0, {"eval", "--checkpoint", older, "--config", data_file("tiny.yaml")});
 }
 
+TEST_CASE("eval on fewer processes than logging.ranks names", "[eval]") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  run_expecting(0, train_tiny(run_dir, {"--nproc", "2", "--set", "logging.ranks=[0, 1]"}));
+  const fs::path config = folder.path() / "same.yaml";
+  write_file(config, "extends: " + data_file("tiny.yaml") + "\nlogging: {ranks: [0, 1]}\n");
+  for (const Arguments& more : {Arguments{}, Arguments{"--config", config.string()}}) {
+    const Outcome outcome =
+        run_expecting(0, joined({{"eval", "--checkpoint", run_dir.string()}, more}));
+    CHECK(last_line(outcome).at("step") == 12);
+    CHECK(count(outcome.err, "warning") == 0);
+  }
+}
+
 TEST_CASE("eval tells how much of the set it has seen", "[eval]") {
   const TempDir folder;
   const fs::path run_dir = folder.path() / "run";
