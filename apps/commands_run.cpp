@@ -1,8 +1,11 @@
 // What can be said to the commands that use the model: train, plan, estimate, eval?
 #include "commands.hpp"
+#include "config/help.hpp"
 #include "infer/exchange.hpp"
 
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace colossal {
 namespace {
@@ -31,6 +34,17 @@ void add_launch(CLI::App* command, LaunchFlags& launch) {
              launch.rendezvous,
              "mpirun, mpiexec, srun: a file on a shared disk by which ranks find rank 0",
              "file:PATH");
+}
+
+/// What --allow accepts: data.fingerprint, and the keys of which the registry says so.
+std::vector<std::string> allowable_keys() {
+  std::vector<std::string> keys = {"data.fingerprint"};
+  for (const detail::KeyDoc& doc : detail::key_docs()) {
+    if (!doc.section && doc.resume == ResumeClass::allow) {
+      keys.push_back(doc.path);
+    }
+  }
+  return keys;
 }
 
 void add_restarts(CLI::App* command, TrainOptions& options) {
@@ -80,10 +94,10 @@ void add_train(CommandLine& line) {
   add_repeated(command,
                "--allow",
                options->allow,
-               "accept this difference on resume (repeatable): train.global_batch_size or "
-               "data.fingerprint",
+               "accept this difference on resume (repeatable): train.global_batch_size, keys of "
+               "train.batch_ramp or data.fingerprint",
                "KEY")
-      ->check(CLI::IsMember({"train.global_batch_size", "data.fingerprint"}));
+      ->check(CLI::IsMember(allowable_keys()));
   set_action(line, command, [&line, options] {
     options->arguments = line.arguments;
     options->log_level = line.log_level;

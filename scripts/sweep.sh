@@ -74,7 +74,7 @@ is_passing() { [ "$1" = 8 ] || [ "$1" = 9 ] || { [ "$1" -gt 128 ] && [ "$1" != 1
 # run_trial NAME COMMAND: to its end, with retries; leaves the exit code in a file of that name. The trial is in a session of
 # its own, because a terminal signals all that is in its session or in front: it would be stopped twice, which saves nothing.
 run_trial() {
-  local name=$1 command=$2 left=$retries code
+  local name=$1 command=$2 left=$((10#$retries)) code
   [ $stopping = 0 ] || return
   trap 'left=0; held+=(TERM)' USR1
   trap 'left=0' HUP INT TERM

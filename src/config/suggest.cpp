@@ -12,7 +12,7 @@ namespace {
 
 /// Names of DeepSpeed, Megatron-LM, Hugging Face, nanoGPT and others. `*` at the end matches any
 /// rest.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 29> kForeignNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 30> kForeignNames = {{
     {"learning_rate", "optimizer.lr"},
     {"batch_size", "train.global_batch_size"},
     {"train_batch_size", "train.global_batch_size"},
@@ -26,6 +26,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 29> kForeign
     {"amp", "train.precision"},
     {"dtype", "train.precision"},
     {"dp", "parallel.data"},
+    {"zero_stage", "parallel.zero.stage"},
     {"max_steps", "train.steps"},
     {"train_iters", "train.steps"},
     {"num_train_epochs", "train.epochs"},
@@ -115,7 +116,8 @@ namespace colossal {
 
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
   constexpr std::size_t kLongest = 64;  // longer input is no typo
-  const std::size_t limit = std::max<std::size_t>(2, word.size() / 3);
+  // Two changes make "eps" of "pp".
+  const std::size_t limit = word.size() < 4 ? 1 : std::max<std::size_t>(2, word.size() / 3);
   std::optional<std::string> best;
   std::size_t best_distance = limit + 1;
   for (const std::string& candidate : candidates) {

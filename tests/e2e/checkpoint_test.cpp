@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <signal.h>
+#include <sstream>
 
 using namespace colossal::test;
 namespace fs = std::filesystem;
@@ -337,4 +338,26 @@ TEST_CASE("C3 row 53: checkpoints are ordered by number, and keep_every keeps", 
   CHECK(
       stored(folder.path()) ==
       std::vector<std::string>{"step-00000005", "step-00000010", "step-00000011", "step-00000012"});
+}
+
+TEST_CASE("whatever --allow is offered is taken", "[checkpoint]") {
+  const TempDir folder;
+  run_expecting(0, train_tiny(folder.path()));
+  Arguments ramp = {"--set",
+                    "train.batch_ramp={start: 2, increment: 2, samples: 8}",
+                    "--set",
+                    "train.micro_batch_size=2",
+                    "--set",
+                    "train.steps=30"};
+  const Outcome refused = run_expecting(5, train_tiny(folder.path(), ramp));
+  std::istringstream words(refused.err.substr(refused.err.find("[resume-needs-allow]")));
+  int offered = 0;
+  for (std::string word, before; words >> word; before = word) {
+    if (before == "--allow") {
+      ramp.insert(ramp.end(), {"--allow", word});
+      ++offered;
+    }
+  }
+  CHECK(offered >= 3);
+  run_expecting(0, train_tiny(folder.path(), ramp));
 }

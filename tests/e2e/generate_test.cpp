@@ -250,7 +250,7 @@ TEST_CASE("the end of a run says how to try a model of text, and only of text", 
 TEST_CASE("the script of the quick start ends with a text by the model", "[generate]") {
   const TempDir folder;
   const fs::path root = folder.path() / "checkout";
-  for (const char* script : {"scripts/train.sh", "scripts/setup.sh"}) {
+  for (const char* script : {"scripts/train.sh", "scripts/setup.sh", "scripts/wait.sh"}) {
     fs::create_directories((root / script).parent_path());
     fs::copy_file(fs::path(COLOSSAL_SOURCE_DIR) / script, root / script);
   }

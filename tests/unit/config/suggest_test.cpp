@@ -36,6 +36,13 @@ TEST_CASE("nearest refuses far words", "[config]") {
   CHECK_FALSE(nearest(std::string(10'000, 'c'), words).has_value());
 }
 
+TEST_CASE("a short word leads nowhere unless one change makes it a key", "[config]") {
+  CHECK(suggestion("parallel", "tp").empty());
+  CHECK(suggestion("parallel", "pp").empty());
+  CHECK(suggestion("optimizer", "lt", {"lr", "type"}) == "optimizer.lr");
+  CHECK(suggestion("run", "sed", {"seed"}) == "run.seed");
+}
+
 TEST_CASE("siblings win over other sections", "[config]") {
   CHECK(suggestion("optimizer", "wieght_decay", {"lr", "weight_decay"}) ==
         "optimizer.weight_decay");
@@ -55,6 +62,7 @@ TEST_CASE("names of other trainers lead to keys that exist", "[config]") {
   CHECK(suggestion("train", "grad_accum_steps") == "train.gradient_accumulation");
   CHECK(suggestion("", "n_layer") == "model.num_layers");
   CHECK(suggestion("", "bf16") == "train.precision");
+  CHECK(suggestion("parallel", "zero_stage") == "parallel.zero.stage");
   const auto paths = all_paths();
   for (const char* name : {"learning_rate",
                            "batch_size",
