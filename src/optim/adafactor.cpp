@@ -90,7 +90,10 @@ struct BoxSums {
   double squares = 0;  ///< of weights, then of updates
 };
 
-/// Pieces of a CPU as its threads share them, those of a GPU whole.
+/// Elements of a piece of a GPU: enough to keep it busy, and 32 MB for each fp64 array of them.
+constexpr std::int64_t kDevicePiece = 1 << 22;
+
+/// Pieces of a CPU as its threads share them, those of a GPU large.
 struct Pieces {
   std::vector<Piece> host;
   std::vector<Piece> device;
@@ -103,7 +106,8 @@ Pieces cut(std::span<const FlatShard> shards) {
     std::vector<Piece>& known = shard.master.is_cuda() ? pieces.device : pieces.host;
     const bool goes_on = shard.master.is_cuda() && !known.empty() &&
                          known.back().shard == piece.shard && known.back().param == piece.param &&
-                         known.back().element + known.back().count == piece.element;
+                         known.back().element + known.back().count == piece.element &&
+                         known.back().count + piece.count <= kDevicePiece;
     if (goes_on) {
       known.back().count += piece.count;
     } else {
