@@ -22,7 +22,7 @@ class RankContext {
 };
 
 /// In the test program: starts `num_ranks` processes that run only the test called `name`, stops
-/// all at the first failure or after 60 s, and fails with the text of the rank that failed first.
+/// all at the first failure or after 240 s, and fails with the text of the rank that failed first.
 /// In such a process: runs `body` on a World of that size and closes it. With `use`, each rank
 /// computes on the GPU of its local rank, which `use` makes ready first.
 void run_ranks(const char* name,
