@@ -97,7 +97,8 @@ void add_train(CommandLine& line) {
                "accept this difference on resume (repeatable): train.global_batch_size, keys of "
                "train.batch_ramp or data.fingerprint",
                "KEY")
-      ->check(CLI::IsMember(allowable_keys()));
+      ->check(CLI::IsMember(allowable_keys())
+                  .description("{train.global_batch_size,data.fingerprint}"));  // all are too wide
   set_action(line, command, [&line, options] {
     options->arguments = line.arguments;
     options->log_level = line.log_level;
