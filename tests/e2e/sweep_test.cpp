@@ -95,7 +95,7 @@ TEST_CASE("a sweep runs by a loop over its commands, and collect compares the ru
     CHECK(trial.at("accuracy") == evals.rbegin()->second.at("accuracy"));
     CHECK(trial.at("seconds") > 0);
     CHECK(read_file(run / "config.resolved.yaml")
-              .find(fmt::format("lr: {}\n", trial.at("overrides").at("optimizer.lr").dump())) !=
+              .find(fmt::format("lr: {} ", trial.at("overrides").at("optimizer.lr").dump())) !=
           std::string::npos);
   }
   // a rate of 1e-4 learns nothing in 30 steps
