@@ -16,7 +16,7 @@ readonly build_packages=(g++ cmake ninja-build python3-venv git ccache mold liby
 readonly test_packages=(bible-kjv bible-kjv-text iso-codes unicode-data zsh fish)
 # torch is pinned because c10d's C++ interface is not stable between releases; the formatters because their output is not.
 readonly torch_requirement=torch==2.11.0
-# Headers with which cuDNN's attention writes gradients into place; only builds for GPUs read them.
+# Headers with which cuDNN's attention writes gradients into place; builds for GPUs read them, and do without.
 readonly cudnn_requirement=nvidia-cudnn-frontend==1.32.0
 readonly test_requirements=(clang-format==19.1.7 clang-tidy==19.1.0 numpy==2.4.6 h5py==3.16.0
                              tensorboard==2.21.0 safetensors==0.8.0)
@@ -126,11 +126,18 @@ need_requirements() {
 # need_torch: LibTorch of TORCH_DIR if that is set (CMake checks its version), else of the wheel in .venv.
 need_torch() {
   if [ -z "${TORCH_DIR:-}" ]; then
-    need_requirements "$torch_requirement" &&
-      { ! has_nvcc || need_requirements --no-deps "$cudnn_requirement"; }
+    need_requirements "$torch_requirement" && want_cudnn_headers
   elif [ ! -e "$TORCH_DIR/lib/libtorch_cpu.so" ]; then
     die 9 "TORCH_DIR=$TORCH_DIR holds no lib/libtorch_cpu.so; it must be the 'torch' folder of an installed wheel"
   fi
+}
+
+# want_cudnn_headers: installs them where the preset cuda can be built, if they are to be had.
+want_cudnn_headers() {
+  ! has_nvcc || has_requirement "$cudnn_requirement" && return 0
+  say "installing into .venv: $cudnn_requirement"
+  "$colossal_python" -m pip install --quiet --disable-pip-version-check --no-deps "$cudnn_requirement" >&2 ||
+    say "without $cudnn_requirement: a build for GPUs copies attention's gradients into place, which takes a pass more"
 }
 
 # setup_build / setup_tests: everything for building; what the tests need besides.
@@ -156,6 +163,16 @@ has_gpu() { [ -n "$(nvidia-smi -L 2>/dev/null)" ]; }
 
 # best_preset: cuda where nvcc is installed and the driver shows a GPU, else cpu.
 best_preset() { if has_nvcc && has_gpu; then echo cuda; else echo cpu; fi; }
+
+# built_program: the program of best_preset, else one that is built; stops if none is.
+built_program() {
+  local preset program
+  for preset in "$(best_preset)" cpu cuda; do
+    program=$colossal_root/build/$preset/colossal-train
+    [ ! -x "$program" ] || { printf '%s\n' "$program"; return; }
+  done
+  die 9 "there is no build/cpu/colossal-train: scripts/train.sh builds it"
+}
 
 # configure PRESET: runs CMake only the first time and when another LibTorch is named; Ninja re-runs it for the rest.
 configure() {

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # How does a sweep run on this machine? Starts its trials, some at a time, and tells how they ended.
 set -uo pipefail
+# shellcheck source=scripts/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 # shellcheck source=scripts/wait.sh
 . "$(dirname "${BASH_SOURCE[0]}")/wait.sh"
-readonly program=${COLOSSAL_TRAIN:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/cpu/colossal-train}
 
 usage() {
   cat <<'USAGE'
@@ -22,8 +23,8 @@ interrupted go on from their checkpoints; a trial that another machine runs is l
 The first three beat run.parallel, run.retries and run.on_failure of the sweep, whose defaults are 1, 0 and continue.
 
 Ends with the table of `sweep status`. Exit code: 0 all have finished, 1 some failed or were not started, 75 some were
-stopped: the same command goes on; 2 and 3: the command line or the sweep is wrong. COLOSSAL_TRAIN names the program if it
-is not the one of this checkout.
+stopped: the same command goes on; 2 and 3: the command line or the sweep is wrong; 9: nothing is built. The program is the
+one that scripts/train.sh would run; COLOSSAL_TRAIN names another.
 USAGE
 }
 
@@ -58,6 +59,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$sweep" ] || fail_usage "SWEEP.yaml is missing"
 
+program=${COLOSSAL_TRAIN:-$(built_program)} || exit
 trials=$("$program" sweep expand "$sweep" "${accept[@]}" --format script) || exit
 # The first line is how trials are run; options beat it.
 read -r own_parallel own_retries own_on_failure <<<"$trials"

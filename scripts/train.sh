@@ -112,7 +112,7 @@ if [ "$1" = --help ] || [ "$1" = -h ]; then
 fi
 
 with_lock setup_and_build
-program=$colossal_root/build/$preset/colossal-train
+program=$(built_program)
 options=()
 prompt=
 if ! has_option help "$@" && [ "$1" != -h ]; then

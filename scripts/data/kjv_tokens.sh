@@ -11,7 +11,6 @@ set -euo pipefail
 
 readonly folder=${1:-$colossal_root/datasets/kjv}
 readonly tokenizer=$colossal_root/datasets/tokenizers/kjv-bpe-1024.json
-readonly program=$colossal_root/build/cpu/colossal-train
 
 bash "$colossal_root/scripts/data/kjv.sh" "$folder"
 for part in train eval; do
@@ -20,6 +19,6 @@ for part in train eval; do
   if [ -s "$tokens.bin" ] && [ -s "$tokens.idx" ] && ! [ "$folder/$part.txt" -nt "$tokens.idx" ]; then
     continue
   fi
-  [ -x "$program" ] || die 9 "$program is not built yet: scripts/train.sh builds it first"
+  program=$(built_program)
   "$program" dataset prepare --tokenizer "bpe:$tokenizer" --split-documents line "$folder/$part.txt" -o "$tokens"
 done

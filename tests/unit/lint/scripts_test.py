@@ -98,6 +98,69 @@ class Setup(Folder):
         self.assertEqual(done.returncode, 9)
         self.assertIn("holds no lib/libtorch_cpu.so", done.stderr)
 
+    def checkout(self, *scripts):
+        """A checkout of our own with these scripts."""
+        root = self.folder / "checkout"
+        for script in ("setup.sh", *scripts):
+            (root / "scripts").mkdir(parents=True, exist_ok=True)
+            shutil.copy(SCRIPTS / script, root / "scripts" / script)
+        return root
+
+    def built(self, root, preset):
+        program = root / "build" / preset / "colossal-train"
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(f"#!/bin/bash\necho {preset} $*\nexit 3\n", encoding="utf-8")
+        program.chmod(0o755)
+        return str(program)
+
+    def chosen(self, root, env):
+        return run("bash", "-c", f". {root}/scripts/setup.sh; built_program", env=env).stdout.strip()
+
+    def test_the_program_is_that_of_the_best_preset_or_the_one_there_is(self):
+        root = self.checkout("sweep.sh", "wait.sh")
+        self.program("nvcc", "exit 0")
+        gpu = self.program("nvidia-smi", "echo GPU 0")
+        gpu.pop("COLOSSAL_TRAIN", None)
+        done = run("bash", "-c", f"set -euo pipefail; . {root}/scripts/setup.sh; program=$(built_program); echo on", env=gpu)
+        self.assertEqual((done.returncode, done.stdout), (9, ""))
+        self.assertIn("scripts/train.sh builds it", done.stderr)
+        done = run(root / "scripts" / "sweep.sh", "s.yaml", env=gpu)
+        self.assertEqual((done.returncode, done.stdout), (9, ""), done.stderr)
+        cpu = self.built(root, "cpu")
+        self.assertEqual(self.chosen(root, gpu), cpu)
+        cuda = self.built(root, "cuda")
+        self.assertEqual(self.chosen(root, gpu), cuda)
+        self.program("nvidia-smi", "exit 1")
+        self.assertEqual(self.chosen(root, gpu), cpu)
+
+    def test_a_sweep_runs_the_program_that_is_built_or_the_one_named(self):
+        root = self.checkout("sweep.sh", "wait.sh")
+        self.built(root, "cuda")
+        sweep = root / "scripts" / "sweep.sh"
+        env = {name: value for name, value in os.environ.items() if name != "COLOSSAL_TRAIN"}
+        for more, said in (({}, "cuda"), ({"COLOSSAL_TRAIN": self.built(root, "other")}, "other")):
+            # The stand-in is asked for the trials first, and its exit code is that of the script.
+            done = run("bash", "-x", sweep, "s.yaml", env={**env, **more})
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(f"build/{said}/colossal-train sweep expand s.yaml", done.stderr)
+
+    def test_goes_on_without_headers_that_only_builds_for_gpus_read(self):
+        root = self.checkout()
+        python = root / ".venv" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/bash\necho "$*" >> {self.folder}/pip\nexit 1\n', encoding="utf-8")
+        python.chmod(0o755)
+        line = f"set -euo pipefail; . {root}/scripts/setup.sh; need_requirements() {{ :; }}; need_torch; echo on"
+        env = {name: value for name, value in os.environ.items() if name != "TORCH_DIR"}
+        done = run("bash", "-c", line, env={**env, "PATH": "/usr/bin:/bin", "CUDA_HOME": str(self.folder)})
+        self.assertEqual((done.stdout, done.stderr), ("on\n", ""))
+        self.assertFalse((self.folder / "pip").exists())
+        env["PATH"] = self.program("nvcc", "exit 0")["PATH"]
+        done = run("bash", "-c", line, env=env)
+        self.assertEqual(done.stdout, "on\n", done.stderr)
+        self.assertIn("--no-deps nvidia-cudnn-frontend==", (self.folder / "pip").read_text(encoding="utf-8"))
+        self.assertEqual(done.stderr.count("\n"), 2, done.stderr)
+        self.assertIn("without nvidia-cudnn-frontend", done.stderr)
 
     def test_the_lock_gives_back_the_exit_code_and_is_free_again(self):
         shutil.copy(SCRIPTS / "setup.sh", self.folder / "setup.sh")
