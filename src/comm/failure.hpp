@@ -18,6 +18,8 @@ struct RunFailure {
   std::string message;
   /// What each rank last said it was doing, by rank; empty where nothing is known.
   std::vector<std::string> phases;
+  /// The configuration's key that is at fault, "run.output_dir"; empty if none is known.
+  std::string key = {};
 };
 
 /// Called once in a process that leaves because of a failure, before it does; on any thread. Must

@@ -244,8 +244,12 @@ void World::abort(const Error& error) {
 void World::report(const Error& error) {
   log::record(log::Level::error, log::with_id(error.what(), error.id()));
   if (impl_->notice != nullptr) {
-    impl_->notice->tell(
-        {rank(), error.exit_code(), std::string(error.id()), error.what(), {impl_->phase}});
+    impl_->notice->tell({rank(),
+                         error.exit_code(),
+                         std::string(error.id()),
+                         error.what(),
+                         {impl_->phase},
+                         error.key()});
   }
 }
 

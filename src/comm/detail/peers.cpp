@@ -17,6 +17,8 @@ constexpr const char* kAbortKey = "abort";
 constexpr const char* kHeardKey = "heard";
 constexpr const char* kLeftKey = "left";
 constexpr const char* kClosedKey = "closed";
+/// Stands for the key of a failure that names none.
+constexpr const char* kNoKey = "-";
 
 /// How long a rank waits for peers that have all passed the last barrier.
 constexpr std::chrono::seconds kPartingTimeout{10};
@@ -36,18 +38,21 @@ void await_all(Store& store, const char* key, int world_size) {
 }  // namespace
 
 std::string to_text(const Failure& failure) {
-  return fmt::format("{} {} {} {} {}",
+  return fmt::format("{} {} {} {} {} {}",
                      failure.reporter,
                      failure.rank,
                      failure.exit_code,
                      failure.id,
+                     failure.key.empty() ? kNoKey : failure.key,
                      failure.text);
 }
 
 Failure parse_failure(std::string_view text) {
   std::istringstream in{std::string(text)};
   Failure failure;
-  in >> failure.reporter >> failure.rank >> failure.exit_code >> failure.id >> std::ws;
+  in >> failure.reporter >> failure.rank >> failure.exit_code >> failure.id >> failure.key >>
+      std::ws;
+  failure.key = failure.key == kNoKey ? "" : failure.key;
   std::getline(in, failure.text, '\0');
   return failure;
 }
@@ -65,7 +70,7 @@ std::string store_prefix(int attempt) {
 }
 
 RunFailure with_phases(const Failure& failure, Store& store, int world_size) {
-  RunFailure run{failure.rank, failure.exit_code, failure.id, failure.text, {}};
+  RunFailure run{failure.rank, failure.exit_code, failure.id, failure.text, {}, failure.key};
   run.phases.resize(static_cast<std::size_t>(world_size));
   try {
     for (int rank = 0; rank < world_size; ++rank) {

@@ -28,6 +28,8 @@ struct Failure {
   int exit_code = 0;
   std::string id;
   std::string text;
+  /// The key at fault; empty if none is known.
+  std::string key = {};
 };
 
 [[nodiscard]] std::string to_text(const Failure& failure);

@@ -50,7 +50,7 @@ Failure Session::failure_of(const Error& error) const {
   } else if (error.kind() == ErrorKind::comm) {
     rank = culprit.value_or(launch.rank);
   }
-  return {launch.rank, rank, error.exit_code(), std::string(error.id()), error.what()};
+  return {launch.rank, rank, error.exit_code(), std::string(error.id()), error.what(), error.key()};
 }
 
 void Session::fail_timeout(const Collective& collective, const std::vector<int>& ranks) {

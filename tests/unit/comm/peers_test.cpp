@@ -93,6 +93,22 @@ TEST_CASE("the first reported failure wins", "[peers]") {
   CHECK(reported->exit_code == 7);
   CHECK(reported->id == "nonfinite-loss");
   CHECK(reported->text == first.text);
+  CHECK(reported->key.empty());
+}
+
+TEST_CASE("a failure keeps the key that is at fault on its way", "[peers]") {
+  const auto store = Store::host({}, 10s);
+  const Failure first{1, 1, 3, "output-exists", "- is a folder\n  fix   x", "run.output_dir"};
+  CHECK(colossal::detail::report_failure(*store, first).key == "run.output_dir");
+  const auto reported = colossal::detail::reported_failure(*store);
+  REQUIRE(reported);
+  CHECK(reported->key == "run.output_dir");
+  CHECK(reported->text == first.text);
+  CHECK(colossal::detail::with_phases(*reported, *store, 2).key == "run.output_dir");
+  const Failure none = colossal::detail::parse_failure(
+      colossal::detail::to_text(Failure{0, 0, 8, "peer-lost", "- gone"}));
+  CHECK(none.key.empty());
+  CHECK(none.text == "- gone");
 }
 
 TEST_CASE("peers name the rank that failed, unless its message does", "[peers]") {
