@@ -92,16 +92,7 @@ class EncodedFile : public TokenStream {
 };
 
 std::unique_ptr<Dataset> make_encoded_dataset(const DatasetRequest& request) {
-  const std::unique_ptr<Tokenizer> tokenizer =
-      blaming("data.tokenizer.path", [&] { return open_tokenizer(*request.data.tokenizer); });
-  check(request.vocab_size >= tokenizer->size(),
-        ErrorKind::data,
-        "vocab-too-small",
-        "tokenizer {} has {} ids, model.vocab_size is {}; set it to auto, or to {} or more",
-        request.data.tokenizer->path,
-        tokenizer->size(),
-        request.vocab_size,
-        tokenizer->size());
+  const std::unique_ptr<Tokenizer> tokenizer = detail::tokenizer_of(request);
   TokenSourceName name{"text", detail::files_of(request), tokenizer->fingerprint()};
   std::vector<std::unique_ptr<TokenStream>> files;
   std::optional<std::int64_t> separator;

@@ -124,7 +124,7 @@ class MappedTokens : public TokenFile {
     fail(ErrorKind::data,
          "token-range",
          "'{}', byte {}: token id {} is outside the vocabulary of {} ids; check model.vocab_size "
-         "and the tokenizer that made the file",
+         "and data.tokenizer against the tokenizer that made the file",
          path_.string(),
          offset + (outside - ids.begin()) * bytes_per_id_,
          *outside,

@@ -25,6 +25,11 @@ std::unique_ptr<Dataset> make_tokens_dataset(const DatasetRequest& request) {
     options.validate = DataValidation::header;  // reading relies on true boundaries
   }
   TokenSourceName name{"tokens", {}};
+  if (request.data.tokenizer) {
+    const std::unique_ptr<Tokenizer> tokenizer = detail::tokenizer_of(request);
+    options.vocab_size = tokenizer->size();  // a further row of the model is an id without a text
+    name.tokenizer = stored_fingerprint(*request.data.tokenizer, *tokenizer);
+  }
   std::vector<std::unique_ptr<TokenStream>> files;
   for (const std::string& path : detail::files_of(request)) {
     const bool twin = path.ends_with(".idx") &&

@@ -1,5 +1,7 @@
-// How are names with wildcards resolved?
+// How are names with wildcards resolved, and does the tokenizer fit the model?
 #include "data/detail/sources.hpp"
+
+#include "core/error.hpp"
 
 #include <fmt/format.h>
 
@@ -39,6 +41,24 @@ std::vector<std::string> files_of(const DatasetRequest& request) {
     }
   }
   return files;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const DatasetRequest& request) {
+  const TokenizerConfig& config = *request.data.tokenizer;
+  std::unique_ptr<Tokenizer> tokenizer =
+      blaming("data.tokenizer.path", [&] { return open_tokenizer(config); });
+  blaming("model.vocab_size", [&] {
+    check(
+        request.vocab_size >= tokenizer->size(),
+        ErrorKind::data,
+        "vocab-too-small",
+        "tokenizer {} has {} ids, model.vocab_size is {}\n  fix   set it to auto, or to {} or more",
+        config.path.empty() ? "byte" : config.path,
+        tokenizer->size(),
+        request.vocab_size,
+        tokenizer->size());
+  });
+  return tokenizer;
 }
 
 std::string shown(const std::filesystem::path& path) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "data/dataset.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,10 @@ namespace colossal::detail {
 /// [ that is not itself a file is a glob. Errors: data "data-empty" without any item, or for a glob
 /// without a match.
 [[nodiscard]] std::vector<std::string> files_of(const DatasetRequest& request);
+
+/// Opens data.tokenizer, which the request has. Errors: those of open_tokenizer(), of the key
+/// data.tokenizer.path; data "vocab-too-small" if the model has fewer ids.
+[[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_of(const DatasetRequest& request);
 
 /// The path as a user would type it here.
 [[nodiscard]] std::string shown(const std::filesystem::path& path);

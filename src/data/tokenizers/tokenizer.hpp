@@ -47,6 +47,11 @@ class Tokenizer {
 /// wrong), "tokenizer-unsupported" (the component by name).
 [[nodiscard]] std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerConfig& config);
 
+/// What a dataset's fingerprint has of the tokenizer that `config` has opened: its own; nothing for
+/// one without files, whose ids cannot change.
+[[nodiscard]] std::string stored_fingerprint(const TokenizerConfig& config,
+                                             const Tokenizer& tokenizer);
+
 /// The id that joins documents. Errors: data "tokenizer-eod" if the vocabulary has none.
 [[nodiscard]] TokenId require_eod(const Tokenizer& tokenizer);
 

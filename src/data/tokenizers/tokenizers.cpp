@@ -22,6 +22,10 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerConfig& config) {
        static_cast<int>(config.type));
 }
 
+std::string stored_fingerprint(const TokenizerConfig& config, const Tokenizer& tokenizer) {
+  return config.type == TokenizerType::byte ? "" : tokenizer.fingerprint();
+}
+
 TokenId require_eod(const Tokenizer& tokenizer) {
   const std::optional<TokenId> id = tokenizer.eod();
   check(id.has_value(),
