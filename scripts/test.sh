@@ -80,10 +80,11 @@ changed_files() {
 }
 
 # tidy CHECKS: clang-tidy on the source files named on standard input; "" = the checks of .clang-tidy.
-# It reads g++'s flags: -Werror would make errors of warnings that only clang has (the build judges g++'s), and g++'s
-# <omp.h> has attributes that clang refuses, so OpenMP is off here.
+# Each file by itself, so that one which lacks an include shows. It reads g++'s flags: -Werror would make errors of warnings
+# that only clang has (the build judges g++'s), and g++'s <omp.h> has attributes that clang refuses, so OpenMP is off here.
 tidy() {
-  local options=(--quiet -p build/cpu --extra-arg=-Wno-error --extra-arg=-fno-openmp)
+  configure tidy && build tidy colossal_build_info || return
+  local options=(--quiet -p build/tidy --extra-arg=-Wno-error --extra-arg=-fno-openmp)
   [ -z "$1" ] || options+=("--checks=$1")
   xargs -r -n 1 -P "$(nproc)" .venv/bin/clang-tidy "${options[@]}" 2>/dev/null
 }

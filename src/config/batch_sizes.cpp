@@ -9,11 +9,11 @@ namespace {
 
 constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+}  // namespace
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
   return (a - 1) / b + 1;
 }
-
-}  // namespace
 
 BatchSizes::BatchSizes(std::int64_t full, const std::optional<BatchRampConfig>& ramp)
     : full_(full), ramp_(ramp.value_or(BatchRampConfig{})) {

@@ -9,6 +9,9 @@
 
 namespace colossal {
 
+/// a / b, rounded up; both are positive.
+[[nodiscard]] std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept;
+
 /// Sizes of steps, a pure function of the samples consumed before: whoever resumes at a position
 /// goes on with the same steps. A ramp cuts its samples into as many equal parts as it has sizes
 /// below the full one; a step has the size of the part in which it begins. Source: Megatron-LM's

@@ -7,14 +7,6 @@
 #include <cmath>
 
 namespace colossal {
-namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a - 1) / b + 1;
-}
-
-}  // namespace
-
 std::int64_t padded_vocab(const ModelConfig& model) {
   return ceil_div(model.vocab_size, model.vocab_pad_multiple) * model.vocab_pad_multiple;
 }

@@ -14,7 +14,7 @@
 namespace colossal::detail {
 namespace {
 
-constexpr std::size_t kMaxDepth = 16;
+constexpr std::size_t kMaxExtends = 16;
 
 void stamp(Node& node, int layer) {
   if (node.layer == 0) {
@@ -105,12 +105,12 @@ bool Composer::enter(const std::filesystem::path& file, const Origin& place_of_n
         .fix = "remove one of these `extends`";
     return false;
   }
-  if (stack_.size() > kMaxDepth) {
+  if (stack_.size() > kMaxExtends) {
     report_
         .error("extends-depth",
                "",
                place_of_name,
-               fmt::format("`extends` is nested deeper than {} files", kMaxDepth))
+               fmt::format("`extends` is nested deeper than {} files", kMaxExtends))
         .fix = "merge some of these files";
     return false;
   }

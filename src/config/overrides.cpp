@@ -12,18 +12,18 @@
 namespace colossal::detail {
 namespace {
 
-struct Assignment {
+struct KeyValue {
   std::string path;
   std::vector<Step> steps;
   char sign = '=';  ///< '=' a value follows, '@' a file name
   std::string rest;
 };
 
-std::optional<Assignment> parse_override(const std::string& text,
+std::optional<KeyValue> parse_override(const std::string& text,
                                          const Origin& origin,
                                          Report& report) {
   const std::size_t sign = text.find_first_of("=@");
-  Assignment parsed;
+  KeyValue parsed;
   if (sign != std::string::npos) {
     parsed.path = text.substr(0, sign);
     parsed.steps = split_path(parsed.path);
@@ -69,7 +69,7 @@ class Applier {
   }
 
  private:
-  std::optional<Node> read_value(const Assignment& parsed, const Origin& origin) {
+  std::optional<Node> read_value(const KeyValue& parsed, const Origin& origin) {
     if (parsed.sign == '@') {
       return composer_.load_value(parsed.rest, origin);
     }
@@ -96,7 +96,7 @@ class Applier {
   }
 
   /// The node to replace; missing mappings are made on the way. nullptr after reporting.
-  Node* walk(const Assignment& parsed, const Origin& origin) {
+  Node* walk(const KeyValue& parsed, const Origin& origin) {
     Node* node = &root_;
     std::string path;
     for (const Step& step : parsed.steps) {

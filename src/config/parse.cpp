@@ -21,7 +21,7 @@ namespace {
 /// Aliases can multiply a small file into a huge tree; no configuration needs this many nodes.
 constexpr std::size_t kMaxNodes = 100'000;
 /// yaml-cpp gives up at some depth of its own, with words about files.
-constexpr std::size_t kMaxDepth = 100;
+constexpr std::size_t kMaxNesting = 100;
 
 std::size_t count_nodes(const Node& node) {
   std::size_t total = 1;
@@ -135,12 +135,12 @@ class Builder : public YAML::EventHandler {
             const std::string& tag,
             YAML::anchor_t anchor) {
     check_tag(mark, tag);
-    if (frames_.size() == kMaxDepth) {
+    if (frames_.size() == kMaxNesting) {
       report_
           .error("yaml-syntax",
                  "",
                  at(mark),
-                 fmt::format("lists and mappings are nested more than {} deep", kMaxDepth))
+                 fmt::format("lists and mappings are nested more than {} deep", kMaxNesting))
           .fix = "close the brackets before, or check the indentation";
       throw YAML::ParserException(mark, "");
     }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kWideVocabulary = 65'500;
 constexpr std::int64_t kLongestSequence = std::numeric_limits<std::int32_t>::max();
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kIndexVersion = 1;
 
 std::filesystem::path without_suffix(const std::filesystem::path& out) {
   const bool suffix = out.extension() == ".bin" || out.extension() == ".idx";
@@ -51,7 +51,7 @@ void MegatronWriter::end_document() {
 
 void MegatronWriter::write_index() {
   idx_.write(std::as_bytes(std::span(detail::kMegatronMagic)));
-  idx_.write_value(kVersion);
+  idx_.write_value(kIndexVersion);
   idx_.write_value(static_cast<std::uint8_t>(type_));
   idx_.write_value(static_cast<std::uint64_t>(lengths_.size()));
   idx_.write_value(static_cast<std::uint64_t>(documents_.size()));

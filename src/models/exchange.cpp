@@ -23,18 +23,18 @@ constexpr std::string_view kOwnHead = "head.weight";
 constexpr std::string_view kTanh = "gelu_new";
 
 /// One layer, by both names. Conv1D is GPT-2's linear layer, whose weight is [in, out].
-struct Layer {
+struct LayerNames {
   std::string_view ours;
   std::string_view theirs;
   bool conv1d = false;
 };
 
-constexpr std::array<Layer, 3> kOutside = {{
+constexpr std::array<LayerNames, 3> kOutside = {{
     {"embed.tokens", "wte"},
     {"embed.positions", "wpe"},
     {"norm", "ln_f"},
 }};
-constexpr std::array<Layer, 6> kInBlocks = {{
+constexpr std::array<LayerNames, 6> kInBlocks = {{
     {"norm1", "ln_1"},
     {"attn.qkv", "attn.c_attn", true},  // q, k and v behind each other, heads inside: as ours
     {"attn.out", "attn.c_proj", true},
@@ -43,8 +43,8 @@ constexpr std::array<Layer, 6> kInBlocks = {{
     {"mlp.down", "mlp.c_proj", true},
 }};
 
-const Layer& layer_of(std::span<const Layer> layers, std::string_view ours) {
-  const auto it = std::ranges::find(layers, ours, &Layer::ours);
+const LayerNames& layer_of(std::span<const LayerNames> layers, std::string_view ours) {
+  const auto it = std::ranges::find(layers, ours, &LayerNames::ours);
   check(it != layers.end(),
         ErrorKind::internal,
         "exchange-name",
@@ -80,7 +80,7 @@ ExchangedTensor gpt2_tensor(const ParamSpec& spec) {
   }
   const auto [block, layer, kind] = parts_of(spec.name);
   const bool inside = !block.empty();
-  const Layer& known = inside ? layer_of(kInBlocks, layer) : layer_of(kOutside, layer);
+  const LayerNames& known = inside ? layer_of(kInBlocks, layer) : layer_of(kOutside, layer);
   ExchangedTensor tensor{
       fmt::format(
           "{}{}{}{}", kPrefix, inside ? fmt::format("h.{}.", block) : "", known.theirs, kind),

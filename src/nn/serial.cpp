@@ -92,7 +92,7 @@ class SerialEmbedding : public Embedding {
     if (indices.is_cpu()) {  // what is on a GPU cannot be read without waiting for it
       check_range(indices.reshape(-1).contiguous());
     }
-    return embedding(weight_.tensor(), indices);
+    return colossal::embedding(weight_.tensor(), indices);
   }
 
   std::vector<Parameter*> parameters() override { return {&weight_}; }

@@ -18,9 +18,6 @@
 namespace colossal {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-
 std::string size(std::int64_t bytes) {
   return bytes < 0                        ? "unknown"
          : bytes == HostFacts::kUnlimited ? "unlimited"

@@ -4,9 +4,14 @@
 
 #include "core/text.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace colossal {
+
+/// Bytes.
+inline constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
+inline constexpr std::int64_t kGiB = std::int64_t{1} << 30U;
 
 /// Three or four significant digits with k, M, B, T = 10^3, 10^6, 10^9, 10^12: "124.4M", "182.4k",
 /// "950".

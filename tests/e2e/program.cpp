@@ -267,13 +267,6 @@ std::string data_file(const std::string& name) {
   return std::string(COLOSSAL_TEST_DATA) + "/" + name;
 }
 
-std::string read_file(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 void write_file(const fs::path& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary);
   out << text;
@@ -287,14 +280,6 @@ void flip_bytes(const fs::path& file) {
     bytes[at] = static_cast<char>(bytes[at] ^ 1);
   }
   write_file(file, bytes);
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
 }
 
 int times_told(const Outcome& outcome, const std::string& part) {

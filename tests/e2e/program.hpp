@@ -4,6 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
+#include "support/text.hpp"
 
 #include <chrono>
 #include <filesystem>
@@ -90,14 +91,10 @@ Setting torchrun_rank(int rank, int world_size, int port);
 /// A file beside the tests.
 std::string data_file(const std::string& name);
 
-std::string read_file(const std::filesystem::path& file);
 void write_file(const std::filesystem::path& file, const std::string& text);
 
 /// Damages a file all over its middle, as a bad disk does: its size stays.
 void flip_bytes(const std::filesystem::path& file);
-
-/// Number of times that `part` occurs in `text`.
-int count(const std::string& text, const std::string& part);
 
 /// The same in stderr, without the launcher's block, which quotes the message of the failed rank.
 int times_told(const Outcome& outcome, const std::string& part);

@@ -127,7 +127,7 @@ void stopped_runs_go_on(const RuleInput& in) {
   warning.fix = "checkpoint: {content: full} unless it can start again from its first step";
 }
 
-constexpr std::array<Rule, 6> kRules = {best_can_be_told,
+constexpr std::array<Rule, 6> kCheckpointRules = {best_can_be_told,
                                         best_is_not_worst,
                                         copies_fit_into_host_memory,
                                         something_is_saved_aside,
@@ -137,7 +137,7 @@ constexpr std::array<Rule, 6> kRules = {best_can_be_told,
 }  // namespace
 
 std::span<const Rule> checkpoint_rules() {
-  return kRules;
+  return kCheckpointRules;
 }
 
 }  // namespace colossal::detail

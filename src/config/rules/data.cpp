@@ -50,13 +50,13 @@ void documents_are_known(const RuleInput& in) {
   error.fix = "use Megatron or HDF5 files, or packing: concat with cross_document_attention: true";
 }
 
-constexpr std::array<Rule, 3> kRules = {
+constexpr std::array<Rule, 3> kDataRules = {
     evaluation_has_no_weights, weighted_data_has_no_last_batch, documents_are_known};
 
 }  // namespace
 
 std::span<const Rule> data_rules() {
-  return kRules;
+  return kDataRules;
 }
 
 }  // namespace colossal::detail

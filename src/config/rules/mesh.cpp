@@ -30,12 +30,12 @@ void mesh_fills_world(const RuleInput& in) {
                           data);
 }
 
-constexpr std::array<Rule, 1> kRules = {mesh_fills_world};
+constexpr std::array<Rule, 1> kMeshRules = {mesh_fills_world};
 
 }  // namespace
 
 std::span<const Rule> mesh_rules() {
-  return kRules;
+  return kMeshRules;
 }
 
 }  // namespace colossal::detail

@@ -45,12 +45,12 @@ void bias_correction_is_known(const RuleInput& in) {
   error.fix = "bias_correction: true or false";
 }
 
-constexpr std::array<Rule, 2> kRules = {scaled_rate_has_a_base, bias_correction_is_known};
+constexpr std::array<Rule, 2> kOptimizerRules = {scaled_rate_has_a_base, bias_correction_is_known};
 
 }  // namespace
 
 std::span<const Rule> optimizer_rules() {
-  return kRules;
+  return kOptimizerRules;
 }
 
 }  // namespace colossal::detail

@@ -55,7 +55,7 @@ void texts_are_utf8(const RuleInput& in) {
   }
 }
 
-constexpr std::array<Rule, 2> kRules = {name_is_a_folder, texts_are_utf8};
+constexpr std::array<Rule, 2> kRunRules = {name_is_a_folder, texts_are_utf8};
 
 }  // namespace
 
@@ -66,7 +66,7 @@ bool names_a_folder(std::string_view name) {
 }
 
 std::span<const Rule> run_rules() {
-  return kRules;
+  return kRunRules;
 }
 
 }  // namespace colossal::detail

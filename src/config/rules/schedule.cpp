@@ -200,7 +200,7 @@ void ramp_pads_nothing(const RuleInput& in) {
   error.fix = "last_batch: drop | last_batch: wrap";
 }
 
-constexpr std::array<Rule, 9> kRules = {rate_is_plausible,
+constexpr std::array<Rule, 9> kScheduleRules = {rate_is_plausible,
                                         evaluation_runs,
                                         profiler_runs,
                                         something_is_saved,
@@ -213,7 +213,7 @@ constexpr std::array<Rule, 9> kRules = {rate_is_plausible,
 }  // namespace
 
 std::span<const Rule> schedule_rules() {
-  return kRules;
+  return kScheduleRules;
 }
 
 }  // namespace colossal::detail

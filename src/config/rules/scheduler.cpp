@@ -151,7 +151,7 @@ void cycle_sets_momentum(const RuleInput& in) {
                   : "betas with a first number of 0.9 (the default), or 0 for none";
 }
 
-constexpr std::array<Rule, 7> kRules = {warmup_fits_run,
+constexpr std::array<Rule, 7> kSchedulerRules = {warmup_fits_run,
                                         warmup_ends_before_the_fall,
                                         milestones_rise,
                                         milestones_follow_warmup,
@@ -162,7 +162,7 @@ constexpr std::array<Rule, 7> kRules = {warmup_fits_run,
 }  // namespace
 
 std::span<const Rule> scheduler_rules() {
-  return kRules;
+  return kSchedulerRules;
 }
 
 }  // namespace colossal::detail

@@ -71,7 +71,7 @@ void nesterov_has_momentum(const RuleInput& in) {
   }
 }
 
-constexpr std::array<Rule, 6> kRules = {evaluation_has_data,
+constexpr std::array<Rule, 6> kUsageRules = {evaluation_has_data,
                                         logged_ranks_exist,
                                         batches_limit_an_evaluation,
                                         skips_are_counted,
@@ -81,7 +81,7 @@ constexpr std::array<Rule, 6> kRules = {evaluation_has_data,
 }  // namespace
 
 std::span<const Rule> usage_rules() {
-  return kRules;
+  return kUsageRules;
 }
 
 }  // namespace colossal::detail

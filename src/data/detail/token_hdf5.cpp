@@ -20,7 +20,7 @@ using H5Attribute = Handle<&H5Aclose>;
 
 constexpr std::array<std::uint8_t, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
 constexpr std::string_view kFormat = "colossal-tokens";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kHdf5Version = 1;
 /// The library looks for the address of a chunk from the first one on.
 constexpr std::int64_t kMostChunks = 10'000;
 
@@ -237,11 +237,11 @@ void check_attributes(const Reader& in) {
   std::int64_t version = 0;
   const bool read =
       holds_one(attribute) && H5Aread(attribute.id(), H5T_NATIVE_INT64, &version) >= 0;
-  in.check_format(read && version == kVersion,
+  in.check_format(read && version == kHdf5Version,
                   "its attribute 'version' is {}; this program reads {} version {}",
                   read ? std::to_string(version) : "not one number",
                   kFormat,
-                  kVersion);
+                  kHdf5Version);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ constexpr std::int64_t kCountsAt = 18;
 constexpr std::int64_t kLengthsAt = 34;
 constexpr std::int64_t kLengthBytes = 4;
 constexpr std::int64_t kEntryBytes = 8;
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kMegatronVersion = 1;
 
 constexpr std::int32_t kLlmcMagic = 20240520;
 constexpr std::int32_t kLlmcVersion = 1;
@@ -90,13 +90,13 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path) : path_(path), f
              "the file ends within its header of {} bytes",
              kLengthsAt);
   const auto version = load_at<std::uint64_t>(bytes, kVersionAt);
-  check(version == kVersion,
+  check(version == kMegatronVersion,
         ErrorKind::data,
         "token-format",
         "'{}' is a Megatron index of version {}, this program reads version {}",
         path.string(),
         version,
-        kVersion);
+        kMegatronVersion);
   const TypeLine* const type = find_type(bytes[kTypeAt]);
   check(type != nullptr && type->type != TokenType::u32,
         ErrorKind::data,

@@ -38,7 +38,7 @@ void replace_all(std::string& text, std::string_view old, std::string_view by) {
 }
 
 /// What one thread needs while it encodes.
-struct Scratch {
+struct WordScratch {
   detail::WordCache words;
   std::string clean;
   std::string word;
@@ -102,7 +102,7 @@ class WordPieceTokenizer : public Tokenizer {
            (spec_.clean_text && (code == 0 || code == kReplacement || detail::is_control(code)));
   }
 
-  void encode_piece(std::string_view piece, Scratch& scratch, std::vector<TokenId>& ids) const {
+  void encode_piece(std::string_view piece, WordScratch& scratch, std::vector<TokenId>& ids) const {
     std::size_t begin = 0;
     for (std::size_t at = 0; at <= piece.size();) {
       const bool end = at == piece.size();
@@ -116,7 +116,7 @@ class WordPieceTokenizer : public Tokenizer {
   }
 
   /// Text without separating space. It is normalised alone: no rule looks across a space.
-  void encode_chunk(std::string_view chunk, Scratch& scratch, std::vector<TokenId>& ids) const {
+  void encode_chunk(std::string_view chunk, WordScratch& scratch, std::vector<TokenId>& ids) const {
     if (chunk.empty() || scratch.words.append(chunk, ids)) {
       return;
     }
@@ -130,7 +130,7 @@ class WordPieceTokenizer : public Tokenizer {
     ids.insert(ids.end(), scratch.ids.begin(), scratch.ids.end());
   }
 
-  [[nodiscard]] std::u32string normalised(std::string_view chunk, Scratch& scratch) const {
+  [[nodiscard]] std::u32string normalised(std::string_view chunk, WordScratch& scratch) const {
     std::u32string codes;
     for (std::size_t at = 0; at < chunk.size();) {
       const detail::Character next = detail::character_at(chunk, at);
@@ -153,7 +153,7 @@ class WordPieceTokenizer : public Tokenizer {
     return codes;
   }
 
-  void add_character(std::int32_t code, Scratch& scratch) const {
+  void add_character(std::int32_t code, WordScratch& scratch) const {
     const bool alone = detail::is_punctuation(code) || (spec_.separate_cjk && detail::is_cjk(code));
     if (alone) {
       finish_word(scratch);
@@ -166,7 +166,7 @@ class WordPieceTokenizer : public Tokenizer {
 
   /// Cuts the word into the longest pieces there are, from the left; one that does not end this way
   /// is unknown as a whole.
-  void finish_word(Scratch& scratch) const {
+  void finish_word(WordScratch& scratch) const {
     const std::string_view word = scratch.word;
     const std::size_t before = scratch.ids.size();
     bool known = num_characters(word) <= spec_.longest_word;
@@ -215,7 +215,7 @@ class WordPieceTokenizer : public Tokenizer {
   detail::WordPieceSpec spec_;
   detail::AddedTokens added_;
   detail::IdMap continued_;  ///< pieces that continue a word, without their prefix
-  mutable detail::Pool<Scratch> pool_;
+  mutable detail::Pool<WordScratch> pool_;
 };
 
 }  // namespace

@@ -20,8 +20,6 @@
 namespace colossal {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
-
 /// Far beyond the caches of the device.
 std::int64_t copy_bytes(at::Device device) {
   return device.is_cuda() ? 512 * kMiB : 128 * kMiB;

@@ -17,7 +17,6 @@ namespace colossal {
 namespace {
 
 constexpr std::int64_t kWarmupSteps = 3;
-constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
 
 /// One collective on a message of some bytes: what it is called, and what the busiest link of a
 /// ring carries of it, as a share of the message.

@@ -5,8 +5,7 @@
 
 #include <stdexcept>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -47,3 +46,5 @@ TEST_CASE("an error keeps the contexts of its place, once", "[agree]") {
   REQUIRE(first != std::string::npos);
   CHECK(failure.text.find("saving step 7", first + 1) == std::string::npos);
 }
+
+}  // namespace colossal::test

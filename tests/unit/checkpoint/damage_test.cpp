@@ -6,8 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -256,3 +255,5 @@ TEST_CASE("a folder that does not exist is incomplete", "[damage]") {
                   "checkpoint-incomplete",
                   {"step-00000009"});
 }
+
+}  // namespace colossal::test

@@ -18,8 +18,7 @@
 
 extern char** environ;
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -259,3 +258,5 @@ TEST_CASE("two folders are exchanged in one step", "[durability]") {
   CHECK(read_file(dir.path() / "old" / "which") == "new");
   CHECK(read_file(dir.path() / "new" / "which") == "old");
 }
+
+}  // namespace colossal::test

@@ -10,8 +10,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
+
 using colossal::H5Dataset;
 using colossal::detail::H5Access;
 using colossal::detail::H5File;
@@ -167,3 +167,5 @@ TEST_CASE("a latest that cannot be written neither undoes nor fails the save", "
   save_one(dir.path(), 5, small_model());
   CHECK(read_file(dir.path() / "latest") == "5\n");
 }
+
+}  // namespace colossal::test

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
+#include "support/text.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
@@ -114,15 +115,6 @@ inline Failure failure_of(const std::function<void()>& body) {
     return {std::string(error.id()), error.what(), error.exit_code()};
   }
   return {};
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-inline std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 inline void write_file(const std::filesystem::path& path, const std::string& bytes) {

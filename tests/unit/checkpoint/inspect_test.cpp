@@ -4,8 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -169,3 +168,5 @@ TEST_CASE("diff names tensors, shapes and the largest distance", "[inspect]") {
   CHECK(contains(text, "0.25"));
   CHECK(contains(text, "2 tensors have equal values"));
 }
+
+}  // namespace colossal::test

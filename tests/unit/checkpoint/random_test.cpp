@@ -10,8 +10,7 @@
 #include <array>
 #include <cstdint>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -263,3 +262,5 @@ TEST_CASE("a safetensors header changed anywhere is refused or read consistently
   }
   CHECK(refused > 700);
 }
+
+}  // namespace colossal::test

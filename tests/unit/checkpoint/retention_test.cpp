@@ -1,8 +1,7 @@
 // Which checkpoints are kept, and is one replaced without a moment in which none is there?
 #include "unit/checkpoint/fixture.hpp"
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -181,3 +180,5 @@ TEST_CASE("a writer that does not commit leaves the older checkpoint and nothing
   CHECK(names_in(dir.path()) == std::vector<std::string>{"latest", "step-00000001"});
   require_loads(folder_of(dir.path(), 1), small_model());
 }
+
+}  // namespace colossal::test

@@ -9,8 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -217,3 +216,5 @@ TEST_CASE("h5py reads whole tensors by their canonical names", "[round-trip]") {
   WARN("skipped: no Python with h5py beside torch");
 #endif
 }
+
+}  // namespace colossal::test

@@ -12,8 +12,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -297,3 +296,5 @@ TEST_CASE("a tensor larger than the buffer goes to the disk whole", "[safetensor
   CHECK(at::equal(file.read(*file.find("b")), large));
   CHECK(at::equal(file.read(*file.find("c")), counting({5})));
 }
+
+}  // namespace colossal::test

@@ -7,8 +7,7 @@
 
 #include <chrono>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test's vocabulary
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -86,3 +85,5 @@ TEST_CASE("checksums cost a fraction of a save", "[speed]") {
   CHECK(gigabytes / alone >= 1);
   CHECK(with <= without + 3 * alone + 0.05);
 }
+
+}  // namespace colossal::test

@@ -9,18 +9,17 @@
 #include <utility>
 #include <vector>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
 /// One row: what is given (0: not) and what must come out (0: unknown).
-struct Row {
+struct BatchRow {
   std::int64_t world, global, micro, accumulation;
   std::int64_t want_global, want_micro, want_accumulation;
 };
 
-Loaded load_batch(const ConfigSandbox& box, const Row& row) {
+Loaded load_batch(const ConfigSandbox& box, const BatchRow& row) {
   std::vector<std::string> sets = {"train.micro_batch_size=null"};
   const auto give = [&](const char* key, std::int64_t value) {
     if (value != 0) {
@@ -83,7 +82,7 @@ std::vector<std::int64_t> positions(const BatchRampConfig& ramp,
 
 TEST_CASE("any two numbers give the third", "[config]") {
   const ConfigSandbox box;
-  const Row rows[] = {
+  const BatchRow rows[] = {
       {2, 16, 4, 0, 16, 4, 2},
       {2, 16, 0, 2, 16, 4, 2},
       {2, 0, 4, 2, 16, 4, 2},
@@ -98,7 +97,7 @@ TEST_CASE("any two numbers give the third", "[config]") {
       {0, 0, 4, 0, 0, 4, 1},
       {1, 1, 0, 0, 1, 1, 1},
   };
-  for (const Row& row : rows) {
+  for (const BatchRow& row : rows) {
     INFO(row.world << " " << row.global << " " << row.micro << " " << row.accumulation);
     const Loaded loaded = load_batch(box, row);
     REQUIRE(summary(loaded).empty());
@@ -110,16 +109,16 @@ TEST_CASE("any two numbers give the third", "[config]") {
 
 TEST_CASE("a quotient that is no whole number is an error, never rounded", "[config]") {
   const ConfigSandbox box;
-  const Row rows[] = {{3, 16, 0, 0, 0, 0, 0},
-                      {2, 16, 5, 0, 0, 0, 0},
-                      {2, 16, 0, 3, 0, 0, 0},
-                      {2, 16, 4, 3, 0, 0, 0},
-                      {1, 4, 8, 0, 0, 0, 0},
-                      {0, 16, 5, 0, 0, 0, 0},
-                      {0, 16, 4, 3, 0, 0, 0},
-                      {0, 4, 8, 0, 0, 0, 0},
-                      {8, 4, 0, 0, 0, 0, 0}};
-  for (const Row& row : rows) {
+  const BatchRow rows[] = {{3, 16, 0, 0, 0, 0, 0},
+                           {2, 16, 5, 0, 0, 0, 0},
+                           {2, 16, 0, 3, 0, 0, 0},
+                           {2, 16, 4, 3, 0, 0, 0},
+                           {1, 4, 8, 0, 0, 0, 0},
+                           {0, 16, 5, 0, 0, 0, 0},
+                           {0, 16, 4, 3, 0, 0, 0},
+                           {0, 4, 8, 0, 0, 0, 0},
+                           {8, 4, 0, 0, 0, 0, 0}};
+  for (const BatchRow& row : rows) {
     INFO(row.world << " " << row.global << " " << row.micro << " " << row.accumulation);
     const Loaded loaded = load_batch(box, row);
     REQUIRE(loaded.diagnostics.size() == 1);
@@ -201,7 +200,7 @@ std::vector<std::pair<std::string, std::int64_t>> offers_of(const std::string& f
 }
 
 /// The row with one number changed as a fix says.
-Row changed(Row row, const std::pair<std::string, std::int64_t>& offer) {
+BatchRow changed(BatchRow row, const std::pair<std::string, std::int64_t>& offer) {
   if (offer.first == "processes") {
     row.world = offer.second;
   } else if (offer.first == "global_batch_size") {
@@ -220,7 +219,7 @@ Row changed(Row row, const std::pair<std::string, std::int64_t>& offer) {
 
 TEST_CASE("a mismatch offers the nearest values that fit, from below and above", "[config]") {
   const ConfigSandbox box;
-  const auto fix = [&](const Row& row) {
+  const auto fix = [&](const BatchRow& row) {
     const Loaded loaded = load_batch(box, row);
     REQUIRE(summary(loaded) == "batch-mismatch 2 0");
     return loaded.diagnostics[0].fix;
@@ -244,7 +243,7 @@ TEST_CASE("whatever a mismatch offers is accepted, and something always is offer
     for (const std::int64_t global : {1, 4, 7, 12, 30}) {
       for (std::int64_t micro = 0; micro <= 5; ++micro) {
         for (const std::int64_t accumulation : {0, 1, 3, 8}) {
-          const Row row{world, global, micro, accumulation, 0, 0, 0};
+          const BatchRow row{world, global, micro, accumulation, 0, 0, 0};
           const Loaded loaded = load_batch(box, row);
           if (!loaded.has_errors()) {
             continue;
@@ -358,3 +357,5 @@ TEST_CASE("budgets count the steps of a ramp", "[config]") {
   CHECK(total_steps(config, 7) == 4);
   CHECK(total_steps(config, 8) == 5);
 }
+
+}  // namespace colossal::test

@@ -3,8 +3,7 @@
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 TEST_CASE("own keys beat parents, later parents beat earlier ones", "[config]") {
   const ConfigSandbox box;
@@ -393,3 +392,5 @@ TEST_CASE("a text that lies in no file loads like a file, under the name it is g
   CHECK(render(wrong.diagnostics).starts_with("<stored>:1:1: error: "));
   CHECK(load_text("", "<stored>").diagnostics.at(0).id == "empty-config");
 }
+
+}  // namespace colossal::test

@@ -2,26 +2,19 @@
 // (scripts/lint/error_ids.py finds ids that no test expects.)
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
+#include "support/text.hpp"
 
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
 namespace fs = std::filesystem;
 
 const fs::path kFolder = COLOSSAL_TEST_DATA;
-
-std::string read(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
 
 /// Rest of the line that starts with `mark`; empty if there is none.
 std::string header(const std::string& text, const std::string& mark) {
@@ -61,7 +54,7 @@ std::vector<fs::path> corpus() {
 
 TEST_CASE("every bad file is reported as its first line says", "[config]") {
   for (const fs::path& path : corpus()) {
-    const std::string text = read(path);
+    const std::string text = read_file(path);
     const std::string world = header(text, "# world: ");
     const Loaded loaded = load(path, options({}, world.empty() ? 0 : std::stoll(world)));
     INFO(path.filename().string() << "\n" << render(loaded.diagnostics));
@@ -74,7 +67,7 @@ TEST_CASE("every bad file is reported as its first line says", "[config]") {
 TEST_CASE("the messages of the corpus are those of messages.txt", "[config]") {
   std::string text;
   for (const fs::path& path : corpus()) {
-    const std::string world = header(read(path), "# world: ");
+    const std::string world = header(read_file(path), "# world: ");
     const Loaded loaded = load(path, options({}, world.empty() ? 0 : std::stoll(world)));
     text += "== " + path.filename().string() + "\n" + render(loaded.diagnostics) + "\n";
   }
@@ -85,13 +78,13 @@ TEST_CASE("the messages of the corpus are those of messages.txt", "[config]") {
   const fs::path fresh = fs::path(COLOSSAL_BINARY).parent_path() / "messages.txt";
   std::ofstream(fresh, std::ios::binary) << text;
   INFO("if the new texts are right: cp " << fresh.string() << " tests/unit/config/messages.txt");
-  CHECK((text == read(kFolder / "messages.txt")));
+  CHECK((text == read_file(kFolder / "messages.txt")));
 }
 
 TEST_CASE("what a bad file is - error, warning or note - is what errors.md says", "[config]") {
-  const std::string table = read(kFolder / "../../../schemas/errors.md");
+  const std::string table = read_file(kFolder / "../../../schemas/errors.md");
   for (const fs::path& path : corpus()) {
-    const std::string world = header(read(path), "# world: ");
+    const std::string world = header(read_file(path), "# world: ");
     const Loaded loaded = load(path, options({}, world.empty() ? 0 : std::stoll(world)));
     bool wrong = false;
     for (const Diagnostic& item : loaded.diagnostics) {
@@ -113,7 +106,7 @@ TEST_CASE("what a bad file is - error, warning or note - is what errors.md says"
 
 TEST_CASE("every error says what to do", "[config]") {
   for (const fs::path& path : corpus()) {
-    const std::string world = header(read(path), "# world: ");
+    const std::string world = header(read_file(path), "# world: ");
     const Loaded loaded = load(path, options({}, world.empty() ? 0 : std::stoll(world)));
     for (const Diagnostic& item : loaded.diagnostics) {
       INFO(path.filename().string() << " " << item.id);
@@ -123,3 +116,5 @@ TEST_CASE("every error says what to do", "[config]") {
     }
   }
 }
+
+}  // namespace colossal::test

@@ -8,8 +8,7 @@
 #include <algorithm>
 #include <tuple>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 TEST_CASE("sizes follow from others", "[config]") {
   const ConfigSandbox box;
@@ -61,6 +60,27 @@ TEST_CASE("an explicit auto vocabulary beats the preset", "[config]") {
   };
   CHECK(size({"model.preset=gpt2-124m"}) == 50257);
   CHECK(size({"model.preset=gpt2-124m", "model.vocab_size=auto"}) == 256);
+}
+
+TEST_CASE("token files have the vocabulary of the tokenizer that made them", "[config]") {
+  const ConfigSandbox box;
+  const auto load = [&](const std::string& tokenizer, const std::string& size) {
+    return box.load(kTokens, options({"data.tokenizer=" + tokenizer, "model.vocab_size=" + size}));
+  };
+  const Loaded bytes = load("{type: byte}", "auto");
+  CHECK(bytes.config.model.vocab_size == 256);
+  CHECK(bytes.origins.at("model.vocab_size").file == "derived(data.tokenizer)");
+  const Loaded files = load("{type: bpe, path: none}", "auto");
+  CHECK_FALSE(files.has_errors());
+  CHECK(files.config.model.vocab_size == 0);  // known with the data
+  CHECK(load("{type: bpe, path: none}", "9").config.model.vocab_size == 9);
+  CHECK(load("{type: byte}", "255").diagnostics.at(0).id == "vocab-too-small");
+  CHECK(load("{type: bpe}", "9").diagnostics.at(0).path == "data.tokenizer.path");
+  const Loaded unknown = load("null", "auto");
+  REQUIRE(unknown.has_errors());
+  CHECK(unknown.diagnostics.at(0).id == "required");
+  CHECK(unknown.diagnostics.at(0).fix.find("`tokenizer: {type: bpe, path: FILE}`") !=
+        std::string::npos);
 }
 
 // V d + T d + L (12 d^2 + 13 d) + 2 d, the last column of the table.
@@ -226,3 +246,5 @@ TEST_CASE("one scalar means the same for every reader (determined 2688)", "[conf
   box.write("b.yaml", kSynthetic);
   CHECK(box.load("version: 1\nextends: b.yaml\ntrain: {steps: 1e3}\n").config.train.steps == 1000);
 }
+
+}  // namespace colossal::test

@@ -5,8 +5,7 @@
 
 #include <random>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -111,3 +110,5 @@ TEST_CASE("mutated overrides never crash the loader", "[config]") {
     CHECK_NOTHROW(load(path, options({text})));
   }
 }
+
+}  // namespace colossal::test

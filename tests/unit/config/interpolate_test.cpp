@@ -8,8 +8,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -303,3 +302,5 @@ TEST_CASE("diagnostics never show a secret", "[config]") {
   CHECK(text.find("hunter2") == std::string::npos);
   CHECK(text.find("'${env:COLOSSAL_TEST_PASSWORD}' is not a whole number") != std::string::npos);
 }
+
+}  // namespace colossal::test

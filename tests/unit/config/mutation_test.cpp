@@ -3,29 +3,22 @@
 #include "config_sandbox.hpp"
 #include "mutator.hpp"
 #include "schema_check.hpp"
+#include "support/text.hpp"
 
 #include <fmt/format.h>
 
 #include <sstream>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
 namespace fs = std::filesystem;
 #if defined(__SANITIZE_ADDRESS__)
-constexpr int kRounds = 150;
+constexpr int kMutations = 150;
 #else
-constexpr int kRounds = 1000;
+constexpr int kMutations = 1000;
 #endif
-
-std::string read(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
 
 /// What must hold of every configuration that load() lets pass.
 void require_valid(const Loaded& loaded, SchemaCheck& schema, const std::string& text) {
@@ -56,11 +49,11 @@ TEST_CASE("a thousand mutations of every shipped configuration", "[config]") {
       continue;
     }
     INFO(entry.path().filename().string());
-    const std::string original = read(entry.path());
+    const std::string original = read_file(entry.path());
     const fs::path target = box.path() / "configs" / "mutated.yaml";
     Mutator mutate(seed++);
     int valid = 0;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kMutations; ++round) {
       const std::string text = mutate(original);
       std::ofstream(target, std::ios::binary) << text;
       const Loaded loaded = load(target, options({}, 2));
@@ -72,8 +65,10 @@ TEST_CASE("a thousand mutations of every shipped configuration", "[config]") {
         require_valid(loaded, schema, text);
       }
     }
-    CHECK(valid > kRounds / 100);
-    CHECK(valid < kRounds);
+    CHECK(valid > kMutations / 100);
+    CHECK(valid < kMutations);
   }
   CHECK(seed > 5);
 }
+
+}  // namespace colossal::test

@@ -8,7 +8,8 @@
 
 #include <ctime>
 
-using namespace colossal;
+namespace colossal::test {
+
 using detail::Node;
 
 namespace {
@@ -160,3 +161,5 @@ TEST_CASE("long values are shortened for messages, never inside a character", "[
   REQUIRE(shown.size() == 59);  // 57 bytes would end inside the 29th character
   CHECK(shown.ends_with("\xc3\xa9..."));
 }
+
+}  // namespace colossal::test

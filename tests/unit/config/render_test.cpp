@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -154,3 +153,5 @@ TEST_CASE("a stream gets JSON where asked for, else text", "[config]") {
   CHECK(diagnostic_form(false, 1) == DiagnosticForm::text);
   set_color_mode(ColorMode::automatic);
 }
+
+}  // namespace colossal::test

@@ -4,13 +4,12 @@
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
 /// One row: overrides on the synthetic (or text) base and the ids that must come out.
-struct Row {
+struct RuleRow {
   std::vector<std::string> sets;
   std::string ids;
 };
@@ -23,9 +22,9 @@ std::string ids_of(const Loaded& loaded) {
   return ids;
 }
 
-void check_rows(const std::string& base, std::int64_t world, const std::vector<Row>& rows) {
+void check_rows(const std::string& base, std::int64_t world, const std::vector<RuleRow>& rows) {
   const ConfigSandbox box;
-  for (const Row& row : rows) {
+  for (const RuleRow& row : rows) {
     const Loaded loaded = box.load(base, options(row.sets, world));
     std::string sets;
     for (const std::string& set : row.sets) {
@@ -240,6 +239,19 @@ TEST_CASE("the best checkpoint is told by a number that is measured when it is s
             .fix == "train/loss, eval/loss or eval/ppl");
 }
 
+TEST_CASE("a cpu without run.device_memory is a device without a limit", "[config]") {
+  const auto placed = [](const std::string& keys) { return "parallel.gemini={" + keys + "}"; };
+  check_rows(kSynthetic,
+             1,
+             {{{placed("placement: static, offload_optim_frac: 0.5")}, ""},
+              {{placed("placement: cuda")}, ""},
+              {{placed("placement: cpu")}, ""},
+              {{placed("placement: const, const_budget: 1MiB")}, ""},
+              {{placed("placement: auto")}, "gemini-device-memory"},
+              {{placed("placement: auto"), "run.device_memory=1GiB"}, ""},
+              {{placed("placement: auto"), "run.device=cuda"}, ""}});
+}
+
 TEST_CASE("saving beside training needs memory and something beside it", "[config]") {
   const std::string nvme = "parallel.gemini={placement: cpu, nvme: {path: /tmp, fraction: ";
   check_rows(kSynthetic,
@@ -385,3 +397,5 @@ TEST_CASE("a warm-up longer than the epochs names their key", "[config]") {
   CHECK(found[0].related.at(0).path == "train.epochs");
   CHECK(found[0].fix.starts_with("warmup_steps: 8 or less"));
 }
+
+}  // namespace colossal::test

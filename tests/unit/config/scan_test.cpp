@@ -4,8 +4,7 @@
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -111,3 +110,5 @@ TEST_CASE("JSON is accepted, with tabs", "[config]") {
   CHECK(summary(loaded).empty());
   CHECK(loaded.config.model.hidden_size == 768);
 }
+
+}  // namespace colossal::test

@@ -4,8 +4,7 @@
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -134,3 +133,5 @@ TEST_CASE("a missing comma between braces is named", "[config]") {
   CHECK(told(box.load(kSynthetic + "run: {name: a, seed: 3 device: cpu}\n")) ==
         "yaml-syntax 6 30: put a comma before `device`");
 }
+
+}  // namespace colossal::test

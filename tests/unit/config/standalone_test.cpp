@@ -4,8 +4,7 @@
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -116,3 +115,5 @@ TEST_CASE("what cannot be composed comes back, so that loading it tells why", "[
     CHECK(standalone("run.yaml", texts) == own);
   }
 }
+
+}  // namespace colossal::test

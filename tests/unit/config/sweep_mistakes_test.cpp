@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -88,3 +87,5 @@ TEST_CASE("mistakes in a sweep file are found by id and place", "[sweep]") {
         "file-not-found 1 7");
   CHECK(summary(load_sweep(box.path() / "none.yaml")).starts_with("file-not-found"));
 }
+
+}  // namespace colossal::test

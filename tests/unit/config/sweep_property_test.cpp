@@ -6,6 +6,7 @@
 #include "mutator.hpp"
 #include "schema_check.hpp"
 #include "support/catch.hpp"
+#include "support/text.hpp"
 #include "sweep_sandbox.hpp"
 
 #include <fmt/format.h>
@@ -18,8 +19,7 @@
 #include <random>
 #include <set>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -125,16 +125,6 @@ struct RandomGrid {
   std::vector<Point> points;
 };
 
-std::string read(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-class SweepSchema : public SchemaCheck {
- public:
-  SweepSchema() : SchemaCheck(sweep_schema()) {}
-};
-
 Point sets_of(const SweepTrial& trial) {
   Point point;
   for (const Related& set : trial.sets) {
@@ -147,7 +137,7 @@ Point sets_of(const SweepTrial& trial) {
 
 TEST_CASE("random grids have the trials that counting gives, in its order", "[sweep]") {
   const SweepSandbox box;
-  SweepSchema schema;
+  SchemaCheck schema(sweep_schema());
   for (unsigned seed = 0; seed < 80; ++seed) {
     const RandomGrid grid(seed);
     INFO(grid.text);
@@ -287,13 +277,13 @@ TEST_CASE("random trees of nasty texts survive the way through one line", "[swee
 
 TEST_CASE("damaged sweep files end in diagnostics, or in trials that schema and loader accept",
           "[sweep]") {
-  SweepSchema schema;
+  SchemaCheck schema(sweep_schema());
   const ConfigSandbox box;
   const fs::path configs = fs::path(COLOSSAL_SOURCE_DIR) / "configs";
   fs::copy(configs, box.path() / "configs", fs::copy_options::recursive);
   unsigned seed = 1;
   for (const char* name : {"lr-batch.yaml", "random-mlp.yaml"}) {
-    const std::string original = read(configs / "sweeps" / name);
+    const std::string original = read_file(configs / "sweeps" / name);
     Mutator mutate(seed++);
     int valid = 0;
     for (int round = 0; round < kRounds; ++round) {
@@ -319,3 +309,5 @@ TEST_CASE("damaged sweep files end in diagnostics, or in trials that schema and 
     CHECK(valid < kRounds);
   }
 }
+
+}  // namespace colossal::test

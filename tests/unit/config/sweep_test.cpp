@@ -11,8 +11,7 @@
 #include <map>
 #include <set>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -328,3 +327,5 @@ TEST_CASE("a sweep may extend another", "[sweep]") {
 {"optimizer.lr":0.3,"run.seed":2}
 )");
 }
+
+}  // namespace colossal::test

@@ -8,8 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -74,18 +73,8 @@ TEST_CASE("numbers have one form, texts in quotes are no numbers", "[sweep]") {
   CHECK_FALSE(same("1", "true"));
 }
 
-namespace {
-
-/// The schema of sweeps as valijson reads it.
-class SweepSchema : public SchemaCheck {
- public:
-  SweepSchema() : SchemaCheck(sweep_schema()) {}
-};
-
-}  // namespace
-
 TEST_CASE("the schema of sweeps accepts what the loader does", "[sweep]") {
-  SweepSchema schema;
+  SchemaCheck schema(sweep_schema());
   const std::string base = "base: a.yaml\n";
   for (const char* good :
        {"parameters: {optimizer.lr: [1e-3, 2e-3], train.steps: [5k]}",
@@ -140,7 +129,7 @@ TEST_CASE(
   };
   INFO("run: build/cpu/colossal-train sweep schema > schemas/sweep.schema.json");
   CHECK(read(source / "schemas" / "sweep.schema.json") == sweep_schema());
-  SweepSchema schema;
+  SchemaCheck schema(sweep_schema());
   int found = 0;
   for (const auto& entry : fs::directory_iterator(source / "configs" / "sweeps")) {
     const Sweep sweep = load_sweep(entry.path());
@@ -154,3 +143,5 @@ TEST_CASE(
   }
   CHECK(found >= 2);
 }
+
+}  // namespace colossal::test

@@ -3,17 +3,13 @@
 // test.
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
+#include "support/text.hpp"
 
 #include <algorithm>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 const Diagnostic& only(const Loaded& loaded, const std::string& id) {
   INFO(render(loaded.diagnostics));
@@ -89,8 +85,8 @@ TEST_CASE("C1 row 8: a wrong batch says where the world size came from and three
       with_train("steps: 5, global_batch_size: 8, micro_batch_size: 2, gradient_accumulation: 1"),
       options({}, 1));
   const Diagnostic& error = only(loaded, "batch-mismatch");
-  CHECK(holds(error.message, "8 is not data 1 x micro_batch_size 2 x gradient_accumulation 1"));
-  CHECK(holds(error.why, "no launcher environment found"));
+  CHECK(contains(error.message, "8 is not data 1 x micro_batch_size 2 x gradient_accumulation 1"));
+  CHECK(contains(error.why, "no launcher environment found"));
   CHECK(std::count(error.fix.begin(), error.fix.end(), '|') >= 2);
 }
 
@@ -165,7 +161,7 @@ TEST_CASE("C1 row 14: the optimizer and a key of it are set on a file of another
     CHECK(note.severity == Diagnostic::Severity::note);
     CHECK(note.path == "optimizer.betas");
     CHECK(loaded.config.optimizer.trust_clip == 5);
-    CHECK_FALSE(holds(to_yaml(loaded.config), "betas"));
+    CHECK_FALSE(contains(to_yaml(loaded.config), "betas"));
   }
 }
 
@@ -174,13 +170,15 @@ TEST_CASE("C1 row 16: heads that do not divide are refused with those that do", 
   std::string text = kSynthetic;
   text.replace(text.find("num_heads: 4"), 12, "num_heads: 25");
   const Loaded loaded = box.load(text);
-  CHECK(holds(only(loaded, "heads-divisible").fix, "16 | 32"));
+  CHECK(contains(only(loaded, "heads-divisible").fix, "16 | 32"));
 }
 
 TEST_CASE("C1 row 20: a micro-batch over the global batch is said in plain words", "[config]") {
   const ConfigSandbox box;
   const Loaded loaded =
       box.load(with_train("steps: 5, global_batch_size: 4, micro_batch_size: 8"), options({}, 1));
-  CHECK(holds(only(loaded, "batch-mismatch").message,
-              "micro_batch_size 8 on 1 replica is more than global_batch_size 4"));
+  CHECK(contains(only(loaded, "batch-mismatch").message,
+                 "micro_batch_size 8 on 1 replica is more than global_batch_size 4"));
 }
+
+}  // namespace colossal::test

@@ -7,8 +7,7 @@
 #include <set>
 #include <string>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -119,7 +118,11 @@ const std::set<std::string> kOfOtherTypes = {"data.num_samples",
                                              "scheduler.milestones",
                                              "scheduler.gamma",
                                              "scheduler.stable_ratio",
-                                             "scheduler.decay_shape"};
+                                             "scheduler.decay_shape",
+                                             "parallel.gemini.const_budget",
+                                             "parallel.gemini.steady_cuda_cap_ratio",
+                                             "parallel.gemini.margin_ratio",
+                                             "parallel.gemini.reserve"};
 
 TEST_CASE("the full file says something about every key", "[config]") {
   const ConfigSandbox box;
@@ -273,3 +276,5 @@ TEST_CASE("the help names every key with its default", "[config]") {
   CHECK(help.find("checkpoint.resume  (auto, never, require or path; default auto)") !=
         std::string::npos);
 }
+
+}  // namespace colossal::test

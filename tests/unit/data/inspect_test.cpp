@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
+
 using Catch::Matchers::Contains;
 
 namespace {
@@ -85,3 +85,5 @@ TEST_CASE("an id outside the tokenizer is found with its place", "[prepare]") {
   CHECK_THAT(error.what(), Contains("a.bin"));
   CHECK_THAT(error.what(), Contains("260"));
 }
+
+}  // namespace colossal::test

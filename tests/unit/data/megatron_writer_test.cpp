@@ -9,8 +9,7 @@
 #include <iterator>
 #include <unistd.h>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -126,3 +125,5 @@ TEST_CASE("a folder that does not exist is an error of the environment", "[prepa
   CHECK(error.id() == "output-write");
   CHECK(std::string(error.what()).find("/nonexistent/a.bin") != std::string::npos);
 }
+
+}  // namespace colossal::test

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
+
 using Catch::Matchers::Contains;
 
 namespace {
@@ -163,3 +163,5 @@ TEST_CASE("a tokenizer is named by kind and path", "[prepare]") {
     CHECK(error.id() == "bad-tokenizer");
   }
 }
+
+}  // namespace colossal::test

@@ -36,9 +36,9 @@ std::vector<std::int64_t> begins_of(const TokenStream& stream) {
   return begins;
 }
 
-TokenFileOptions options(std::int64_t vocabulary = 1000,
-                         DataValidation validate = DataValidation::header,
-                         TokenFormat format = TokenFormat::automatic) {
+TokenFileOptions binary_options(std::int64_t vocabulary = 1000,
+                                DataValidation validate = DataValidation::header,
+                                TokenFormat format = TokenFormat::automatic) {
   return {.format = format, .vocab_size = vocabulary, .validate = validate};
 }
 
@@ -59,7 +59,7 @@ class Pair {
   [[nodiscard]] std::filesystem::path prefix() const { return folder_.path() / "a"; }
   /// The error of opening it, which must be of the data kind and name the pair.
   [[nodiscard]] Error error(DataValidation validate = DataValidation::header) const {
-    Error error = error_of([&] { (void)open_token_file(bin_, options(1000, validate)); });
+    Error error = error_of([&] { (void)open_token_file(bin_, binary_options(1000, validate)); });
     CHECK(error.exit_code() == 4);
     CHECK_THAT(error.what(), Contains(prefix().string()));
     return error;
@@ -87,7 +87,7 @@ TEST_CASE("the golden index of Megatron is read and written byte by byte", "[dat
   CHECK(bytes_of(index_of(kGolden)) == golden);
   const Pair pair(golden, packed<std::uint16_t>(test::ids_from(100, 12)));
   for (const auto& name : {pair.bin(), pair.index(), pair.prefix()}) {
-    const auto file = open_token_file(name, options());
+    const auto file = open_token_file(name, binary_options());
     CHECK(file->kind() == "Megatron, uint16");
     CHECK(file->path() == pair.bin());
     CHECK(ids_of(*file) == test::ids_from(100, 12));
@@ -100,7 +100,7 @@ TEST_CASE("a prefix with a dot stays whole, also beside a folder of its name", "
   const std::filesystem::path prefix = folder.path() / "books-v1.5";
   write_file(folder.path(), "books-v1.5.idx", bytes_of(index_of(kGolden)));
   write_file(folder.path(), "books-v1.5.bin", packed<std::uint16_t>(test::ids_from(100, 12)));
-  const auto read = [&] { return ids_of(*open_token_file(prefix, options())); };
+  const auto read = [&] { return ids_of(*open_token_file(prefix, binary_options())); };
   CHECK(read() == test::ids_from(100, 12));
   std::filesystem::create_directory(prefix);
   CHECK(read() == test::ids_from(100, 12));
@@ -116,7 +116,7 @@ TEST_CASE("ids of every whole type are read", "[data]") {
         IndexFields fields = index_of({{2, 1}, {}, {3}}, item);
         fields.type = code;
         const Pair pair(fields, bin);
-        const auto file = open_token_file(pair.bin(), options());
+        const auto file = open_token_file(pair.bin(), binary_options());
         CHECK(file->kind() == "Megatron, " + kind);
         CHECK(ids_of(*file) == ids);
         CHECK(begins_of(*file) == std::vector<std::int64_t>{0, 3, 3, 6});
@@ -134,13 +134,14 @@ TEST_CASE("files of llm.c are known by their number", "[data]") {
   const std::vector<std::int64_t> ids = {7, 65535, 0, 300};
   const auto path = write_file(folder.path(), "a.bin", test::llmc_bytes(ids));
   for (const TokenFormat format : {TokenFormat::automatic, TokenFormat::llmc}) {
-    const auto file = open_token_file(path, options(65536, DataValidation::header, format));
+    const auto file = open_token_file(path, binary_options(65536, DataValidation::header, format));
     CHECK(file->kind() == "llm.c, uint16");
     CHECK(ids_of(*file) == ids);
     CHECK(file->num_documents() == 0);
   }
   CHECK(error_of([&] {
-          (void)open_token_file(path, options(10, DataValidation::none, TokenFormat::megatron));
+          (void)open_token_file(path,
+                                binary_options(10, DataValidation::none, TokenFormat::megatron));
         }).id() == "file-not-found");
 }
 
@@ -149,8 +150,8 @@ TEST_CASE("damaged files of llm.c are refused", "[data]") {
   const std::string good = test::llmc_bytes({1, 2, 3});
   const auto id_of = [&](const std::string& bytes, TokenFormat format = TokenFormat::automatic) {
     const auto path = write_file(folder.path(), "a.bin", bytes);
-    const Error error =
-        error_of([&] { (void)open_token_file(path, options(10, DataValidation::none, format)); });
+    const Error error = error_of(
+        [&] { (void)open_token_file(path, binary_options(10, DataValidation::none, format)); });
     CHECK(error.exit_code() == 4);
     CHECK_THAT(error.what(), Contains(path));
     return std::string(error.id());
@@ -263,19 +264,20 @@ TEST_CASE("an id outside the vocabulary is found with file, byte, id and size (M
   }
   ids[9001] = 300;
   const Pair pair(index_of({{20000}}), packed<std::uint16_t>(ids));
-  const Error full =
-      error_of([&] { (void)open_token_file(pair.bin(), options(256, DataValidation::full)); });
+  const Error full = error_of(
+      [&] { (void)open_token_file(pair.bin(), binary_options(256, DataValidation::full)); });
   CHECK(full.id() == "token-range");
   CHECK(full.exit_code() == 4);
   CHECK_THAT(full.what(),
              Contains(pair.bin().string()) && Contains("byte 18002:") && Contains("id 300") &&
                  Contains("256 ids"));
-  const auto file = open_token_file(pair.bin(), options(256));
+  const auto file = open_token_file(pair.bin(), binary_options(256));
   std::vector<std::int64_t> out(10);
   file->copy(8991, out);
   CHECK(out.back() == 9000 % 256);
   CHECK(error_of([&] { file->copy(8992, out); }).what() == std::string(full.what()));
-  CHECK(open_token_file(pair.bin(), options(301, DataValidation::full))->num_tokens() == 20000);
+  CHECK(open_token_file(pair.bin(), binary_options(301, DataValidation::full))->num_tokens() ==
+        20000);
 }
 
 TEST_CASE("negative ids are outside of any vocabulary", "[data]") {
@@ -283,7 +285,7 @@ TEST_CASE("negative ids are outside of any vocabulary", "[data]") {
   fields.type = 4;
   const Pair pair(fields, packed<std::int32_t>({1, -1, 2}));
   CHECK_THAT(error_of([&] {
-               (void)open_token_file(pair.bin(), options(1 << 30, DataValidation::full));
+               (void)open_token_file(pair.bin(), binary_options(1 << 30, DataValidation::full));
              }).what(),
              Contains("byte 4: token id -1"));
 }

@@ -26,9 +26,9 @@ using test::TempDir;
 using test::TokenHdf5;
 using test::write_hdf5;
 
-TokenFileOptions options(std::int64_t vocabulary = 100'000,
-                         DataValidation validate = DataValidation::header,
-                         TokenFormat format = TokenFormat::automatic) {
+TokenFileOptions hdf5_options(std::int64_t vocabulary = 100'000,
+                              DataValidation validate = DataValidation::header,
+                              TokenFormat format = TokenFormat::automatic) {
   return {.format = format, .vocab_size = vocabulary, .validate = validate};
 }
 
@@ -41,7 +41,7 @@ std::vector<std::int64_t> ids_of(const TokenStream& stream,
 }
 
 /// The error of opening such a file, which must be of the data kind and name it.
-Error refused(const TokenHdf5& form, const TokenFileOptions& how = options()) {
+Error refused(const TokenHdf5& form, const TokenFileOptions& how = hdf5_options()) {
   const TempDir folder;
   const std::filesystem::path path = write_hdf5(folder.path() / "a.h5", form);
   Error error = error_of([&] { (void)open_token_file(path, how); });
@@ -67,7 +67,7 @@ TEST_CASE("ids of HDF5 are read contiguous and in chunks, in every whole type", 
       INFO(type.name << ", chunks of " << chunk);
       const TokenHdf5 form{.ids = ids_from(3, 120), .type = type.id, .chunk = chunk};
       const auto file = open_token_file(write_hdf5(folder.path() / "a.h5", form),
-                                        options(123, DataValidation::full));
+                                        hdf5_options(123, DataValidation::full));
       CHECK(file->kind() == std::string("HDF5, ") + type.name);
       REQUIRE(file->num_tokens() == 120);
       CHECK(ids_of(*file, 0, 120) == form.ids);
@@ -84,7 +84,7 @@ TEST_CASE("documents of HDF5 are those of doc_offsets", "[data]") {
   const auto path = write_hdf5(
       folder.path() / "a.h5",
       {.ids = ids_from(0, 20), .documents = {0, 8, 8, 12, 20}, .chunk = 6, .version = 0});
-  const auto file = open_token_file(path, options());
+  const auto file = open_token_file(path, hdf5_options());
   REQUIRE(file->num_documents() == 4);
   CHECK(file->document_begin(1) == 8);
   CHECK(file->document_begin(2) == 8);
@@ -107,8 +107,8 @@ TEST_CASE("a file of HDF5 is the same data as a pair of Megatron-LM", "[data]") 
   const auto h5 = write_hdf5(folder.path() / "a.h5",
                              {.ids = ids_from(0, 60), .documents = {0, 20, 60}, .chunk = 16});
   test::write_megatron(folder.path(), "b", {ids_from(0, 20), ids_from(20, 40)});
-  const auto bin = open_token_file(folder.path() / "b.bin", options());
-  const auto file = open_token_file(h5, options());
+  const auto bin = open_token_file(folder.path() / "b.bin", hdf5_options());
+  const auto file = open_token_file(h5, hdf5_options());
   REQUIRE(file->num_tokens() == bin->num_tokens());
   CHECK(ids_of(*file, 0, 60) == ids_of(*bin, 0, 60));
   CHECK(file->num_documents() == bin->num_documents());
@@ -118,7 +118,7 @@ TEST_CASE("a file of HDF5 is the same data as a pair of Megatron-LM", "[data]") 
 TEST_CASE("threads read a file of HDF5 together", "[data]") {
   const TempDir folder;
   const auto path = write_hdf5(folder.path() / "a.h5", {.ids = ids_from(0, 50'000), .chunk = 777});
-  const auto file = open_token_file(path, options());
+  const auto file = open_token_file(path, hdf5_options());
   std::vector<std::vector<std::int64_t>> read(4);
   {
     std::vector<std::jthread> threads;
@@ -142,11 +142,11 @@ TEST_CASE("an id outside the vocabulary is found in HDF5 with its byte", "[data]
   ids[77] = 4321;
   for (const hsize_t chunk : {0, 30}) {
     const auto path = write_hdf5(folder.path() / "a.h5", {.ids = ids, .chunk = chunk});
-    const auto file = open_token_file(path, options(100));
+    const auto file = open_token_file(path, hdf5_options(100));
     CHECK(ids_of(*file, 0, 77) == ids_from(0, 77));
     const Error late = error_of([&] { (void)ids_of(*file, 70, 20); });
     const Error early =
-        error_of([&] { (void)open_token_file(path, options(100, DataValidation::full)); });
+        error_of([&] { (void)open_token_file(path, hdf5_options(100, DataValidation::full)); });
     CHECK(late.id() == "token-range");
     CHECK(std::string(late.what()) == early.what());
     CHECK_THAT(late.what(), Contains("token id 4321 is outside the vocabulary of 100 ids"));
@@ -161,7 +161,7 @@ TEST_CASE("an id outside the vocabulary is found in HDF5 with its byte", "[data]
   }
   ids[77] = -5;
   const auto path = write_hdf5(folder.path() / "b.h5", {.ids = ids, .type = H5T_STD_I32LE});
-  const auto negative = open_token_file(path, options(100));
+  const auto negative = open_token_file(path, hdf5_options(100));
   CHECK_THAT(error_of([&] { (void)ids_of(*negative, 0, 100); }).what(), Contains("token id -5"));
 }
 
@@ -198,7 +198,7 @@ TEST_CASE("only a file of our format has a version that counts, and one number o
       for (const hsize_t versions : {1, 4096}) {
         const TokenHdf5 form{
             .ids = ids, .version = 7, .versions = versions, .format = format, .variable = variable};
-        const auto file = open_token_file(write_hdf5(folder.path() / "a.h5", form), options());
+        const auto file = open_token_file(write_hdf5(folder.path() / "a.h5", form), hdf5_options());
         CHECK(file->num_tokens() == 40);
       }
     }
@@ -211,11 +211,11 @@ TEST_CASE("a file of HDF5 that is being written is not called damaged alone", "[
   const int writer = ::open(path.c_str(), O_RDWR);
   REQUIRE(writer >= 0);
   REQUIRE(::flock(writer, LOCK_EX) == 0);  // as the library does
-  const Error error = error_of([&] { (void)open_token_file(path, options()); });
+  const Error error = error_of([&] { (void)open_token_file(path, hdf5_options()); });
   ::close(writer);
   CHECK(error.id() == "token-file");
   CHECK_THAT(error.what(), Contains("lock") && Contains("a process is writing it"));
-  CHECK(open_token_file(path, options())->num_tokens() == 40);
+  CHECK(open_token_file(path, hdf5_options())->num_tokens() == 40);
 }
 
 TEST_CASE("files of HDF5 that contradict themselves are refused", "[data]") {
@@ -246,7 +246,8 @@ TEST_CASE("a file of HDF5 cut anywhere is refused, whatever is validated", "[dat
       const auto cut = folder.path() / "cut.h5";
       std::filesystem::copy_file(path, cut, std::filesystem::copy_options::overwrite_existing);
       std::filesystem::resize_file(cut, length);
-      const Error error = error_of([&] { (void)open_token_file(cut, options(5000, validate)); });
+      const Error error =
+          error_of([&] { (void)open_token_file(cut, hdf5_options(5000, validate)); });
       CHECK(error.id() == "token-file");
       CHECK(error.exit_code() == 4);
     }
@@ -257,7 +258,7 @@ TEST_CASE("data.format says what a file must be", "[data]") {
   const TempDir folder;
   const auto h5 = write_hdf5(folder.path() / "a.bin", {.ids = ids_from(0, 40)});
   const auto open = [&](const std::filesystem::path& path, TokenFormat format) {
-    return open_token_file(path, options(1000, DataValidation::header, format));
+    return open_token_file(path, hdf5_options(1000, DataValidation::header, format));
   };
   CHECK(open(h5, TokenFormat::hdf5)->num_tokens() == 40);
   CHECK(open(h5, TokenFormat::automatic)->num_tokens() == 40);

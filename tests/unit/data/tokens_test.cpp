@@ -31,9 +31,9 @@ DataConfig config_of(const std::vector<std::string>& files, std::int64_t sequenc
   return config;
 }
 
-std::unique_ptr<Dataset> open(const DataConfig& config,
-                              Split split = Split::train,
-                              std::int64_t vocabulary = 1000) {
+std::unique_ptr<Dataset> open_tokens(const DataConfig& config,
+                                     Split split = Split::train,
+                                     std::int64_t vocabulary = 1000) {
   return open_dataset({.data = config, .vocab_size = vocabulary, .seed = 1, .split = split});
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("concat cuts the ids of all files, of both formats, as one stream", "[
     stream.insert(stream.end(), more.begin(), more.end());
   }
   for (std::int64_t sequence = 1; sequence < std::ssize(stream); ++sequence) {
-    const auto train = open(config_of(files, sequence));
+    const auto train = open_tokens(config_of(files, sequence));
     REQUIRE(train->size() == (std::ssize(stream) - 1) / sequence);
     for (std::int64_t i = 0; i < train->size(); ++i) {
       const Sample sample = read(*train, i);
@@ -72,7 +72,7 @@ TEST_CASE("concat cuts the ids of all files, of both formats, as one stream", "[
       CHECK(sample.labels == Ids(begin + 1, begin + 1 + sequence));
       CHECK(sample.starts.empty());
     }
-    const auto eval = open(config_of(files, sequence), Split::eval);
+    const auto eval = open_tokens(config_of(files, sequence), Split::eval);
     Ids predicted;
     for (std::int64_t i = 0; i < eval->size(); ++i) {
       for (const std::int64_t label : read(*eval, i).labels) {
@@ -90,7 +90,7 @@ TEST_CASE("a glob over a pair reads it once", "[data]") {
   write_megatron(folder.path(), "a", {ids_from(10, 5)});
   write_megatron(folder.path(), "b", {ids_from(20, 4)});
   for (const char* pattern : {"*", "*.bin", "*.idx", "?.*"}) {
-    const auto set = open(config_of({(folder.path() / pattern).string()}, 8));
+    const auto set = open_tokens(config_of({(folder.path() / pattern).string()}, 8));
     CHECK(read(*set, 0).tokens == Ids{10, 11, 12, 13, 14, 20, 21, 22});
   }
 }
@@ -102,14 +102,14 @@ TEST_CASE("document starts divide a row that is cut from the stream", "[data]") 
                  write_megatron(folder.path(), "b", {ids_from(9, 4)})},
                 4);
   config.cross_document_attention = false;
-  const auto train = open(config);
+  const auto train = open_tokens(config);
   CHECK(train->size() == 2);
   CHECK(read(*train, 0).tokens == Ids{1, 2, 3, 4});
   CHECK(read(*train, 0).labels == Ids{2, 3, 4, 5});
   CHECK(read(*train, 0).starts == Ids{0, 0, 0, 3});
   CHECK(read(*train, 1).tokens == Ids{5, 6, 7, 8});
   CHECK(read(*train, 1).starts == Ids{0, 0, 0, 0});
-  const auto eval = open(config, Split::eval);
+  const auto eval = open_tokens(config, Split::eval);
   CHECK(read(*eval, 2).tokens == Ids{9, 10, 11, 0});
   CHECK(read(*eval, 2).labels == Ids{10, 11, 12, kNone});
   CHECK(read(*eval, 2).starts == Ids{0, 0, 0, 3});
@@ -124,7 +124,7 @@ TEST_CASE("packed rows mask what stands at no place or ends a document", "[data]
                     folder.path(), "a", {ids_from(1, 3), ids_from(11, 5), ids_from(21, 2), {31}})},
                 6);
   config.packing = Packing::pad;
-  const auto pad = open(config);
+  const auto pad = open_tokens(config);
   REQUIRE(pad->size() == 3);
   CHECK(read(*pad, 0).tokens == Ids{1, 2, 3, 0, 0, 0});
   CHECK(read(*pad, 0).labels == Ids{2, 3, kNone, kNone, kNone, kNone});
@@ -133,7 +133,7 @@ TEST_CASE("packed rows mask what stands at no place or ends a document", "[data]
 
   config.packing = Packing::greedy;
   config.cross_document_attention = false;
-  const auto greedy = open(config);
+  const auto greedy = open_tokens(config);
   REQUIRE(greedy->size() == 2);
   CHECK(read(*greedy, 0).tokens == Ids{11, 12, 13, 14, 15, 0});
   CHECK(read(*greedy, 1).tokens == Ids{1, 2, 3, 21, 22, 0});
@@ -146,7 +146,7 @@ TEST_CASE("a long document goes on in the next row, every token predicted once",
   DataConfig config = config_of({write_megatron(folder.path(), "a", {ids_from(1, 10)})}, 4);
   for (const Packing packing : {Packing::pad, Packing::greedy}) {
     config.packing = packing;
-    const auto set = open(config);
+    const auto set = open_tokens(config);
     Ids predicted;
     for (std::int64_t i = 0; i < set->size(); ++i) {
       for (const std::int64_t label : read(*set, i).labels) {
@@ -165,7 +165,7 @@ TEST_CASE("text files are documents that can be packed", "[data]") {
       {write_file(folder.path(), "a.txt", "abc"), write_file(folder.path(), "b.txt", "de")}, 8);
   config.packing = Packing::greedy;
   config.cross_document_attention = false;
-  const auto set = open(config);
+  const auto set = open_tokens(config);
   REQUIRE(set->size() == 1);
   CHECK(read(*set, 0).tokens == Ids{'a', 'b', 'c', 0, 'd', 'e', 0, 0});
   CHECK(read(*set, 0).labels == Ids{'b', 'c', 0, kNone, 'e', kNone, kNone, kNone});
@@ -178,24 +178,24 @@ TEST_CASE("packing needs documents, which llm.c files have not", "[data]") {
   const auto megatron = write_megatron(folder.path(), "a", {ids_from(10, 5)});
   DataConfig config = config_of({megatron, llmc}, 4);
   config.packing = Packing::greedy;
-  CHECK_THAT(error_of([&] { (void)open(config); }).what(), Contains("data.packing needs"));
+  CHECK_THAT(error_of([&] { (void)open_tokens(config); }).what(), Contains("data.packing needs"));
   config.packing = Packing::concat;
   config.cross_document_attention = false;
-  const Error error = error_of([&] { (void)open(config); });
+  const Error error = error_of([&] { (void)open_tokens(config); });
   CHECK(error.id() == "sequence-packing");
   CHECK(error.exit_code() == 4);
   config.train = {{.path = megatron}};
-  CHECK(open(config)->size() == 1);
+  CHECK(open_tokens(config)->size() == 1);
 }
 
 TEST_CASE("data that are too short are refused with counts (litgpt 603)", "[data]") {
   const TempDir folder;
   DataConfig config = config_of({write_megatron(folder.path(), "a", {ids_from(0, 10)})}, 64);
-  CHECK_THAT(error_of([&] { (void)open(config); }).what(),
+  CHECK_THAT(error_of([&] { (void)open_tokens(config); }).what(),
              Contains("10 tokens, seq_length 64 needs at least 65"));
   config = config_of({write_megatron(folder.path(), "b", {{1}, {2}, {}, {3}})}, 64);
   config.packing = Packing::pad;
-  const Error error = error_of([&] { (void)open(config); });
+  const Error error = error_of([&] { (void)open_tokens(config); });
   CHECK(error.id() == "data-too-short");
   CHECK_THAT(error.what(), Contains("3 tokens") && Contains("at least 2 in one document"));
 }
@@ -205,7 +205,7 @@ TEST_CASE("an id beyond the vocabulary stops the read that meets it, in any thre
   Ids ids = ids_from(0, 100);
   ids[70] = 300;
   DataConfig config = config_of({write_megatron(folder.path(), "a", {ids})}, 10);
-  const auto set = open(config, Split::train, 256);
+  const auto set = open_tokens(config, Split::train, 256);
   CHECK(read(*set, 5).labels.back() == 60);
   for (const std::int64_t index : {6, 7}) {  // a label of one sample, a token of the next
     CHECK_THAT(error_of([&] { (void)read(*set, index); }).what(),
@@ -220,7 +220,7 @@ TEST_CASE("an id beyond the vocabulary stops the read that meets it, in any thre
                 {});
   CHECK(error_of([&] { (void)loader.next(); }).id() == "token-range");
   config.validate = DataValidation::full;
-  CHECK(error_of([&] { (void)open(config, Split::train, 256); }).id() == "token-range");
+  CHECK(error_of([&] { (void)open_tokens(config, Split::train, 256); }).id() == "token-range");
 }
 
 TEST_CASE("documents are checked where they matter, also with validate none", "[data]") {
@@ -230,17 +230,18 @@ TEST_CASE("documents are checked where they matter, also with validate none", "[
   fields.boundaries[1] = 7;
   write_file(folder.path(), "a.idx", bytes_of(fields));
   DataConfig config = config_of({bin}, 4);
-  CHECK(error_of([&] { (void)open(config); }).id() == "token-file");
+  CHECK(error_of([&] { (void)open_tokens(config); }).id() == "token-file");
   config.validate = DataValidation::none;
-  CHECK(open(config)->size() == 7);
+  CHECK(open_tokens(config)->size() == 7);
   config.packing = Packing::pad;
-  CHECK(error_of([&] { (void)open(config); }).id() == "token-file");
+  CHECK(error_of([&] { (void)open_tokens(config); }).id() == "token-file");
 }
 
 TEST_CASE("the fingerprint follows ids and documents, not names", "[data]") {
   const TempDir folder;
   const auto print = [&](const std::string& name, const std::vector<Ids>& documents) {
-    return open(config_of({write_megatron(folder.path(), name, documents)}, 4))->fingerprint();
+    return open_tokens(config_of({write_megatron(folder.path(), name, documents)}, 4))
+        ->fingerprint();
   };
   const std::string base = print("a", {ids_from(1, 5), ids_from(6, 5)});
   CHECK(base == print("b", {ids_from(1, 5), ids_from(6, 5)}));

@@ -8,6 +8,7 @@
 #include "infer/decoder.hpp"
 #include "infer/exchange.hpp"
 #include "support/temp_dir.hpp"
+#include "support/text.hpp"
 #include "unit/infer/infer_helpers.hpp"
 
 #include <fmt/format.h>
@@ -23,11 +24,6 @@ namespace colossal::test {
 
 namespace fs = std::filesystem;
 using Weights = std::vector<std::pair<std::string, at::Tensor>>;
-
-inline std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 inline void write_weights(const fs::path& path, const Weights& weights) {
   std::vector<SafeTensor> entries;

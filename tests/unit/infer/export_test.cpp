@@ -40,8 +40,8 @@ TEST_CASE("weights leave and come back bit for bit, whatever the model", "[excha
       ExportOptions again{.checkpoint = shop.path("back").string(),
                           .output = shop.path("again/model.safetensors").string()};
       REQUIRE(run_export(again) == 0);
-      CHECK(text_of(again.output) == text_of(file));
-      CHECK(text_of(shop.path("again/config.json")) == text_of(shop.path("out/config.json")));
+      CHECK(read_file(again.output) == read_file(file));
+      CHECK(read_file(shop.path("again/config.json")) == read_file(shop.path("out/config.json")));
     }
   }
 }
@@ -74,14 +74,14 @@ TEST_CASE("16-bit files hold the nearest values, and are read as they are", "[ex
       CHECK(values.scalar_type() == dtype);
       CHECK(at::equal(values, weight(whole, name).to(dtype)));
     }
-    const Json json = Json::parse(text_of(shop.path("out/config.json")));
+    const Json json = Json::parse(read_file(shop.path("out/config.json")));
     CHECK(json.at("torch_dtype") == (word == "bf16" ? "bfloat16" : "float16"));
     shop.import(shop.path("out/model.safetensors"), "back");
     REQUIRE(run_export({.checkpoint = shop.path("back").string(),
                         .output = shop.path("again/model.safetensors").string(),
                         .dtype = word}) == 0);
-    CHECK(text_of(shop.path("again/model.safetensors")) ==
-          text_of(shop.path("out/model.safetensors")));
+    CHECK(read_file(shop.path("again/model.safetensors")) ==
+          read_file(shop.path("out/model.safetensors")));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -58,6 +59,15 @@ inline at::Tensor full_logits(const LocalModel& model, std::span<const std::int6
   std::copy(tokens.begin(), tokens.end(), row.mutable_data_ptr<std::int64_t>());
   batch.fields["tokens"] = row;
   return model.forward(batch)["logits"].select(0, 0);
+}
+
+/// A decoder whose ids are bytes.
+inline std::string bytes_of(std::span<const std::int64_t> ids) {
+  std::string text;
+  for (const std::int64_t id : ids) {
+    text.push_back(static_cast<char>(id));
+  }
+  return text;
 }
 
 /// Fails the test unless `call` throws this error.

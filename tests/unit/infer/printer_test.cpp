@@ -14,14 +14,6 @@
 namespace colossal::test {
 namespace {
 
-std::string bytes_of(std::span<const std::int64_t> ids) {
-  std::string text;
-  for (const std::int64_t id : ids) {
-    text.push_back(static_cast<char>(id));
-  }
-  return text;
-}
-
 /// A stream that keeps what is written.
 class Memory {
  public:

@@ -2,20 +2,12 @@
 #include "infer/text_stream.hpp"
 
 #include "support/catch.hpp"
+#include "unit/infer/infer_helpers.hpp"
 
 #include <vector>
 
 namespace colossal::test {
 namespace {
-
-/// Ids are bytes.
-std::string bytes_of(std::span<const std::int64_t> ids) {
-  std::string text;
-  for (const std::int64_t id : ids) {
-    text.push_back(static_cast<char>(id));
-  }
-  return text;
-}
 
 /// Ids are words; a word of a negative id goes on with the one before it.
 std::string words_of(std::span<const std::int64_t> ids) {

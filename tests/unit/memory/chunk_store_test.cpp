@@ -326,5 +326,29 @@ TEST_CASE("memory that does not exist is an error of its own", "[memory]") {
   CHECK_THAT(error.what(), Catch::Matchers::Contains("144115188075855872 bytes"));
 }
 
+TEST_CASE("a budget that several blocks exceed is told by the one that needs most", "[memory]") {
+  const ParallelContext context(config_of(Precision::fp32));
+  Parameter small(spec_of("small", {64}));
+  Parameter large(spec_of("large", {256}));
+  Parameter middle(spec_of("middle", {128}));
+  const std::vector<ChunkStore::Block> blocks = {
+      {"first", {&small}}, {"second", {&large}}, {"third", {&middle}}};
+  const auto build = [&](std::int64_t budget) {
+    ChunkPlannerRequest request{.chunk_bytes = 64 * 4, .item_bytes = 4};
+    request.gemini.const_budget = budget;
+    request.gemini.chunk_size = 64 * 4;
+    const auto planner = chunk_planners().make("const", request);
+    ChunkStore(blocks, *planner, {}, plain_options(context.dtype()), context);
+  };
+  for (const std::int64_t budget : {64, 64 * 4, 255 * 4}) {  // too little for 3, for 2 and for 1
+    const Error error = error_of([&] { build(budget); });
+    CHECK(error.id() == "budget-too-small");
+    CHECK_THAT(error.what(),
+               Catch::Matchers::StartsWith("block 'second' needs 1024 bytes") &&
+                   Catch::Matchers::EndsWith("fix   parallel.gemini.const_budget: 1024"));
+  }
+  CHECK_NOTHROW(build(1024));  // as it was told
+}
+
 }  // namespace
 }  // namespace colossal

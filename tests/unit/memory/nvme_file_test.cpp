@@ -32,13 +32,13 @@ using test::error_of;
 using test::fake_disk;
 using test::TempDir;
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
-constexpr std::array<std::int64_t, 5> kSlots = {1, 4096, 4097, 3 * kMiB + 5, 0};
+constexpr std::int64_t kFileMiB = std::int64_t{1} << 20U;
+constexpr std::array<std::int64_t, 5> kSlots = {1, 4096, 4097, 3 * kFileMiB + 5, 0};
 
 /// Bytes that differ from slot to slot and from round to round; at most 4 MiB.
 at::Tensor pattern(std::int64_t bytes, int seed) {
   static const at::Tensor source =
-      at::arange(5 * kMiB, at::kInt).mul(40503).remainder(251).to(at::kByte);
+      at::arange(5 * kFileMiB, at::kInt).mul(40503).remainder(251).to(at::kByte);
   const at::Tensor memory = host_empty(bytes, at::kByte);
   memory.copy_(source.narrow(0, seed * 97, bytes));
   return memory;
@@ -72,7 +72,7 @@ void require_all(NvmeFile& file, int seed) {
 
 /// A file of one slot of 3 MiB whose disk follows `plan`.
 NvmeFile faulty(const TempDir& folder, test::DiskPlan plan) {
-  const std::array<std::int64_t, 1> slots = {3 * kMiB};
+  const std::array<std::int64_t, 1> slots = {3 * kFileMiB};
   return NvmeFile({.folder = folder.path(), .queue = fake_disk(std::move(plan))}, slots);
 }
 
@@ -102,8 +102,8 @@ TEST_CASE("slots come back as written, by every backend and queue depth", "[memo
     NvmeFile file({.folder = folder.path() / "new", .backend = backend, .queue_depth = depth},
                   kSlots);
     CHECK(file.num_slots() == 5);
-    CHECK(file.slot_bytes(3) == 3 * kMiB + 5);
-    CHECK(file.file_bytes() == 4096 + 4096 + 8192 + 3 * kMiB + 4096);
+    CHECK(file.slot_bytes(3) == 3 * kFileMiB + 5);
+    CHECK(file.file_bytes() == 4096 + 4096 + 8192 + 3 * kFileMiB + 4096);
     CHECK(gauge(MemoryKind::nvme).use().current == before + file.file_bytes());
     CHECK((backend == NvmeBackend::automatic || file.backend() == "pread"));
     for (const int seed : {1, 50, 99}) {
@@ -129,7 +129,7 @@ TEST_CASE("io_uring is used where the kernel allows it", "[memory][nvme]") {
 TEST_CASE("the file has no name while it is used and takes its space at once", "[memory][nvme]") {
   const TempDir folder;
   int descriptor = -1;
-  const std::array<std::int64_t, 1> slots = {3 * kMiB};
+  const std::array<std::int64_t, 1> slots = {3 * kFileMiB};
   const NvmeFile file({.folder = folder.path(),
                        .queue =
                            [&](int opened, int depth) {
@@ -141,8 +141,8 @@ TEST_CASE("the file has no name while it is used and takes its space at once", "
   struct stat status{};
   REQUIRE(::fstat(descriptor, &status) == 0);
   CHECK(status.st_nlink == 0);
-  CHECK(status.st_size == 3 * kMiB);
-  CHECK(status.st_blocks * 512 >= 3 * kMiB);
+  CHECK(status.st_size == 3 * kFileMiB);
+  CHECK(status.st_blocks * 512 >= 3 * kFileMiB);
 }
 
 TEST_CASE("a slot that was never written reads as zeros", "[memory][nvme]") {
@@ -156,11 +156,11 @@ TEST_CASE("a slot that was never written reads as zeros", "[memory][nvme]") {
 TEST_CASE("a read after a write of the same slot sees it, waited for or not", "[memory][nvme]") {
   const TempDir folder;
   NvmeFile file({.folder = folder.path()}, kSlots);
-  const at::Tensor memory = host_empty(3 * kMiB + 5, at::kByte);
+  const at::Tensor memory = host_empty(3 * kFileMiB + 5, at::kByte);
   for (int round = 0; round < 5; ++round) {
-    NvmePending write = file.write(3, pattern(3 * kMiB + 5, round));
+    NvmePending write = file.write(3, pattern(3 * kFileMiB + 5, round));
     file.read(3, memory).wait();
-    REQUIRE(at::equal(memory, pattern(3 * kMiB + 5, round)));
+    REQUIRE(at::equal(memory, pattern(3 * kFileMiB + 5, round)));
   }
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("short transfers go on where they stopped", "[memory][nvme]") {
   });
   write_all(file, 7);
   require_all(file, 7);
-  CHECK(requests == 2 * 3 * kMiB / (most / 4096 * 4096));
+  CHECK(requests == 2 * 3 * kFileMiB / (most / 4096 * 4096));
 }
 
 TEST_CASE("interrupted and deferred requests are repeated", "[memory][nvme]") {
@@ -204,15 +204,16 @@ TEST_CASE("a failed write ends with its reason, and so does every call after it"
   const TempDir folder;
   const auto reason = GENERATE(EIO, ENOSPC);
   NvmeFile file = faulty(folder, [=](const DiskRequest& request, int) {
-    return DiskAct{request.write && request.offset == kMiB ? -std::int64_t{reason} : request.bytes};
+    return DiskAct{request.write && request.offset == kFileMiB ? -std::int64_t{reason}
+                                                               : request.bytes};
   });
-  NvmePending write = file.write(0, pattern(3 * kMiB, 1));
+  NvmePending write = file.write(0, pattern(3 * kFileMiB, 1));
   const Error error = error_of([&] { write.wait(); });
   CHECK(error.id() == "nvme-io");
   CHECK(error.exit_code() == 9);
   CHECK_THAT(error.what(), Contains("writing 1048576 bytes at 1048576 of slot 0 of"));
   CHECK_THAT(error.what(), Contains(std::strerror(reason)));
-  const at::Tensor memory = host_empty(3 * kMiB, at::kByte);
+  const at::Tensor memory = host_empty(3 * kFileMiB, at::kByte);
   CHECK(error_of([&] { static_cast<void>(file.read(0, memory)); }).id() == "nvme-io");
   CHECK(error_of([&] { static_cast<void>(file.write(0, memory)); }).id() == "nvme-io");
 }
@@ -221,9 +222,9 @@ TEST_CASE("an error of a transfer that nobody waited for is not lost", "[memory]
   const TempDir folder;
   NvmeFile file = faulty(folder, [](const DiskRequest&, int) { return DiskAct{-EIO}; });
   {
-    const NvmePending dropped = file.write(0, pattern(3 * kMiB, 1));
+    const NvmePending dropped = file.write(0, pattern(3 * kFileMiB, 1));
   }
-  CHECK(error_of([&] { static_cast<void>(file.write(0, pattern(3 * kMiB, 1))); }).id() ==
+  CHECK(error_of([&] { static_cast<void>(file.write(0, pattern(3 * kFileMiB, 1))); }).id() ==
         "nvme-io");
 }
 
@@ -232,17 +233,17 @@ TEST_CASE("a disk that moves nothing any more is given up", "[memory][nvme]") {
   NvmeFile file = faulty(folder, [](const DiskRequest& request, int count) {
     return DiskAct{count == 0 ? request.bytes : 0};
   });
-  NvmePending write = file.write(0, pattern(3 * kMiB, 1));
+  NvmePending write = file.write(0, pattern(3 * kFileMiB, 1));
   CHECK_THAT(error_of([&] { write.wait(); }).what(), Contains("moves no more bytes"));
 }
 
 TEST_CASE("one changed bit is found when the slot is read", "[memory][nvme]") {
   const TempDir folder;
   NvmeFile file = faulty(folder, [](const DiskRequest& request, int) {
-    return DiskAct{request.bytes, !request.write && request.offset == 2 * kMiB};
+    return DiskAct{request.bytes, !request.write && request.offset == 2 * kFileMiB};
   });
   write_all(file, 1);
-  const at::Tensor memory = host_empty(3 * kMiB, at::kByte);
+  const at::Tensor memory = host_empty(3 * kFileMiB, at::kByte);
   NvmePending read = file.read(0, memory);
   const Error error = error_of([&] { read.wait(); });
   CHECK(error.id() == "nvme-checksum");
@@ -273,7 +274,7 @@ TEST_CASE("a full disk shows at the start, with what is missing", "[memory][nvme
   struct statfs volume{};
   REQUIRE(::statfs(folder.path().c_str(), &volume) == 0);
   const std::array<std::int64_t, 1> slots = {
-      static_cast<std::int64_t>(volume.f_blocks) * volume.f_bsize + kMiB};
+      static_cast<std::int64_t>(volume.f_blocks) * volume.f_bsize + kFileMiB};
   const Error error = error_of([&] { NvmeFile({.folder = folder.path()}, slots); });
   CHECK(error.id() == "nvme-space");
   CHECK(error.exit_code() == 3);
@@ -285,7 +286,7 @@ TEST_CASE("a file system that refuses the allocation says so at the start", "[me
   const TempDir folder;
   std::signal(SIGXFSZ, SIG_IGN);
   const LowerLimit limit(RLIMIT_FSIZE, 1'000'000);
-  const std::array<std::int64_t, 1> slots = {3 * kMiB};
+  const std::array<std::int64_t, 1> slots = {3 * kFileMiB};
   const Error error = error_of([&] { NvmeFile({.folder = folder.path()}, slots); });
   CHECK(error.id() == "nvme-space");
   CHECK_THAT(error.what(), Contains("3145728 bytes") && Contains(std::strerror(EFBIG)));

@@ -43,10 +43,6 @@ struct Draw {
   std::string text;
 };
 
-int world_of(const MeshShape& mesh) {
-  return Mesh(mesh, 0).world_size();
-}
-
 MeshShape draw_mesh(Draws& draws) {
   MeshShape mesh;
   std::int64_t world = 1;
@@ -135,7 +131,7 @@ TEST_CASE("any layout holds each element on as many ranks as it has copies", "[m
     INFO(d.text);
     dims_seen.insert(d.global.size());
     std::vector<int> copies(static_cast<std::size_t>(numel(d.global)), 0);
-    for (int rank = 0; rank < world_of(d.mesh); ++rank) {
+    for (int rank = 0; rank < Mesh(d.mesh, 0).world_size(); ++rank) {
       const Mesh mesh(d.mesh, rank);
       const Shape local = local_shape(d.layout, d.global, mesh);
       REQUIRE(numel(local) * mesh.size(d.layout.sharded()) == numel(d.global));
@@ -156,7 +152,7 @@ TEST_CASE("ranks that differ only in axes that do not shard hold the same", "[me
     const Draw d = draw(seed);
     INFO(d.text);
     AxisSet others = ~d.layout.sharded();
-    for (int rank = 0; rank < world_of(d.mesh); ++rank) {
+    for (int rank = 0; rank < Mesh(d.mesh, 0).world_size(); ++rank) {
       const Mesh mesh(d.mesh, rank);
       const std::vector<Region> own = regions(d.layout, d.global, mesh);
       for (const int peer : mesh.peers(others)) {
@@ -175,7 +171,7 @@ TEST_CASE("any cut of a flat tensor gives back its elements in order", "[mesh][r
   for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
     const Draw d = draw(seed);
     Draws draws(seed + 1000);
-    const Mesh mesh(d.mesh, static_cast<int>(draws.below(world_of(d.mesh))));
+    const Mesh mesh(d.mesh, static_cast<int>(draws.below(Mesh(d.mesh, 0).world_size())));
     INFO(d.text << ", rank " << mesh.rank());
     const Shape local = local_shape(d.layout, d.global, mesh);
     const std::vector<Region> parts = regions(d.layout, d.global, mesh);
@@ -213,7 +209,7 @@ TEST_CASE("coordinates, indices and peers of any mesh agree", "[mesh][random]") 
     const MeshShape shape = draw_mesh(draws);
     const AxisSet set(static_cast<unsigned long>(draws.below(1 << kNumAxes)));
     std::set<std::vector<int>> places;
-    for (int rank = 0; rank < world_of(shape); ++rank) {
+    for (int rank = 0; rank < Mesh(shape, 0).world_size(); ++rank) {
       const Mesh mesh(shape, rank);
       std::vector<int> place;
       int number = 0;
@@ -236,7 +232,7 @@ TEST_CASE("coordinates, indices and peers of any mesh agree", "[mesh][random]") 
         }
       }
     }
-    CHECK(places.size() == static_cast<std::size_t>(world_of(shape)));
+    CHECK(places.size() == static_cast<std::size_t>(Mesh(shape, 0).world_size()));
   }
 }
 
@@ -252,7 +248,7 @@ TEST_CASE("initial values are those of the whole tensor in any layout and dtype"
     const Region all{Shape(d.global.size(), 0), Shape(d.global.size(), 0), d.global};
     initialize(whole, normal, stream_key(seed, "w"), d.global, {&all, 1});
     const at::Tensor flat = whole.view(-1);
-    for (int rank = 0; rank < world_of(d.mesh); ++rank) {
+    for (int rank = 0; rank < Mesh(d.mesh, 0).world_size(); ++rank) {
       const Mesh mesh(d.mesh, rank);
       const Shape local_size = local_shape(d.layout, d.global, mesh);
       const std::vector<Region> parts = regions(d.layout, d.global, mesh);

@@ -19,7 +19,6 @@
 namespace colossal::test {
 namespace {
 
-const std::vector<at::ScalarType> kDtypes = {at::kFloat, at::kDouble};
 const std::vector<Shape> kSizes = {{1, 1}, {3, 5}, {7, 33}, {1, 129}, {300, 96}};
 
 std::string_view gelu_word(ActivationKind kind) {

@@ -8,11 +8,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 namespace colossal::test {
-namespace {
-
-const std::vector<at::ScalarType> kDtypes = {at::kFloat, at::kDouble};
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("attention equals ATen's for any length, heads and mask", "[kernels]") {
   struct Case {

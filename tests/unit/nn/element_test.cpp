@@ -78,13 +78,13 @@ TEST_CASE("stores round to the nearest even number, also between subnormal ones"
 }
 
 TEST_CASE("stores beyond the range give infinity, below it zero, and keep NaN", "[kernels]") {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
   for (const float x : {65504.0F,
                         65519.9F,
                         65520.0F,
                         65536.0F,
                         1e30F,
-                        kInfinity,
+                        kFloatInfinity,
                         0x1p-24F,
                         0x1p-25F,
                         0x1.8p-25F,

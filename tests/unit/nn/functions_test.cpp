@@ -20,9 +20,10 @@ TEST_CASE("gradients of linear", "[functions]") {
       "linear",
       [](const std::vector<at::Tensor>& in) { return linear(in[0], in[1], in[2]); },
       inputs);
-  check_gradients("linear without bias",
-                  [](const std::vector<at::Tensor>& in) { return linear(in[0], in[1], {}); },
-                  {inputs[0], inputs[1]});
+  check_gradients(
+      "linear without bias",
+      [](const std::vector<at::Tensor>& in) { return linear(in[0], in[1], at::Tensor{}); },
+      {inputs[0], inputs[1]});
   for (const ActivationKind kind :
        {ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu}) {
     check_gradients(
@@ -155,7 +156,7 @@ TEST_CASE("a linear layer adds to a residual", "[functions]") {
   const at::Tensor apart = linear(inputs[1], inputs[2], inputs[3]).add(inputs[0]);
   REQUIRE(at::equal(linear_onto(inputs[0], inputs[1], inputs[2], inputs[3]), apart));
   REQUIRE(at::equal(linear_onto(inputs[0], inputs[1], inputs[2], {}),
-                    linear(inputs[1], inputs[2], {}).add(inputs[0])));
+                    linear(inputs[1], inputs[2], at::Tensor{}).add(inputs[0])));
 }
 
 TEST_CASE("the loss of a head does not depend on how many logits exist at a time", "[functions]") {
@@ -170,7 +171,8 @@ TEST_CASE("the loss of a head does not depend on how many logits exist at a time
     const double step = dtype == at::kDouble ? 1e-14 : dtype == at::kFloat ? 1e-6 : 0x1p-5;
     for (const double known : {0.25, 0.5}) {  // as it arrives, and not
       const auto [x, weight] = leaves();
-      const at::Tensor whole = token_loss(linear(x, weight, {}), labels, 5, {{}, smoothing});
+      const at::Tensor whole =
+          token_loss(linear(x, weight, at::Tensor{}), labels, 5, {{}, smoothing});
       whole.backward(at::full_like(whole, 0.25));
       for (const std::int64_t rows : {1, 4, 5, 14, 100}) {
         const auto [part_x, part_weight] = leaves();

@@ -22,7 +22,7 @@ namespace colossal::test {
 namespace {
 
 const std::vector<at::ScalarType> kHalves = {at::kBFloat16, at::kHalf};
-const std::vector<Shape> kSizes = {{1, 1}, {3, 5}, {7, 33}, {1, 129}, {300, 96}};
+const std::vector<Shape> kHalfSizes = {{1, 1}, {3, 5}, {7, 33}, {1, 129}, {300, 96}};
 
 /// Standard normal values that `dtype` holds exactly.
 at::Tensor normal_half(const Shape& shape, const std::string& name, at::ScalarType dtype) {
@@ -59,7 +59,7 @@ TEST_CASE("bias and activation of 16 bits", "[kernels][half]") {
   for (const at::ScalarType dtype : kHalves) {
     for (const ActivationKind kind :
          {ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::relu}) {
-      for (const Shape& size : kSizes) {
+      for (const Shape& size : kHalfSizes) {
         const at::Tensor pre = normal_half(size, "pre", dtype);
         const at::Tensor bias = normal_half({size[1]}, "bias", dtype);
         const at::Tensor grad = normal_half(size, "grad", dtype);
@@ -78,7 +78,7 @@ TEST_CASE("bias and activation of 16 bits", "[kernels][half]") {
 
 TEST_CASE("swiglu of 16 bits", "[kernels][half]") {
   for (const at::ScalarType dtype : kHalves) {
-    for (const Shape& size : kSizes) {
+    for (const Shape& size : kHalfSizes) {
       const at::Tensor gate = normal_half(size, "gate", dtype);
       const at::Tensor up = normal_half(size, "up", dtype);
       const at::Tensor grad = normal_half(size, "grad", dtype);

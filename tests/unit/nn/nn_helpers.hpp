@@ -7,8 +7,12 @@
 #include <ATen/ops/empty.h>
 
 #include <string>
+#include <vector>
 
 namespace colossal::test {
+
+/// Types whose kernels must agree with ATen up to rounding (tolerance_of).
+inline const std::vector<at::ScalarType> kDtypes = {at::kFloat, at::kDouble};
 
 /// Standard normal values that depend on `name` only; requires a gradient if asked.
 inline at::Tensor normal_tensor(const Shape& shape,

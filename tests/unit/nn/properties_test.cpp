@@ -21,8 +21,6 @@
 namespace colossal::test {
 namespace {
 
-const std::vector<at::ScalarType> kDtypes = {at::kFloat, at::kDouble};
-
 constexpr kernels::AttentionShape kHeads{2, 1, 16, true};
 constexpr std::int64_t kWidth = (2 + 2) * 16;
 

@@ -92,7 +92,7 @@ TEST_CASE("an activation is computed again for the next layer", "[rebuild]") {
         [&](const Inputs& in, bool again, Watch& watch) {
           const at::Tensor up = linear(in[0], in[1], in[2], kind, when(again, Rebuild::output));
           watch.add(up);
-          return linear(up, in[3], {});
+          return linear(up, in[3], at::Tensor{});
         },
         kMlp,
         1);
@@ -111,7 +111,7 @@ TEST_CASE("a product, its norm and its activation are computed again", "[rebuild
         const at::Tensor up =
             linear(normed, in[1], in[2], ActivationKind::gelu_tanh, when(again, Rebuild::product));
         watch.add(up);
-        return linear(up, in[3], {}).add(x);
+        return linear(up, in[3], at::Tensor{}).add(x);
       },
       leaves,
       2);
@@ -129,7 +129,7 @@ TEST_CASE("a gated feed-forward network is computed again from its input", "[reb
         watch.add(gate);
         watch.add(up);
         watch.add(both);
-        return linear(both, in[3], {});
+        return linear(both, in[3], at::Tensor{});
       },
       leaves,
       3);
@@ -146,7 +146,7 @@ TEST_CASE("attention is computed again, also for documents", "[rebuild]") {
             const at::Tensor context =
                 attention(in[0], shape, documents, when(again, Rebuild::output));
             watch.add(context);
-            return linear(context, in[1], {});
+            return linear(context, in[1], at::Tensor{});
           },
           {normal_tensor({2, 9, 4 * head_dim}, "qkv"), normal_tensor({5, 2 * head_dim}, "out")},
           1);
@@ -160,7 +160,7 @@ TEST_CASE("a result that two layers use is computed for both", "[rebuild]") {
         const at::Tensor up =
             linear(in[0], in[1], in[2], ActivationKind::gelu, when(again, Rebuild::output));
         watch.add(up);
-        return linear(up, in[3], {}).add(linear(up, in[3], {}, std::nullopt).mul(2));
+        return linear(up, in[3], at::Tensor{}).add(linear(up, in[3], {}, std::nullopt).mul(2));
       },
       kMlp,
       1);

@@ -26,12 +26,12 @@ ParamSpec spec_of(const Shape& shape, const Shape& padded = {}) {
 }
 
 /// Parameters one after the other in one flat array, which is cut into shards.
-class Subject {
+class AdafactorSubject {
  public:
-  Subject(const OptimizerConfig& config,
-          const std::vector<ParamSpec>& specs,
-          std::vector<std::int64_t> cuts = {},
-          at::ScalarType dtype = at::kDouble)
+  AdafactorSubject(const OptimizerConfig& config,
+                   const std::vector<ParamSpec>& specs,
+                   std::vector<std::int64_t> cuts = {},
+                   at::ScalarType dtype = at::kDouble)
       : optimizer_(make_adafactor(config)), groups_(specs.size()) {
     for (const ParamSpec& spec : specs) {
       owned_.push_back(std::make_unique<Parameter>(spec));
@@ -124,9 +124,9 @@ OptimizerConfig config_of(bool scale_parameter, bool relative_step) {
 }
 
 /// One parameter of B matrices [R, C], or a vector (R = 0), trained by the equations.
-class Reference {
+class AdafactorReference {
  public:
-  Reference(const OptimizerConfig& config, std::int64_t b, std::int64_t r, std::int64_t c)
+  AdafactorReference(const OptimizerConfig& config, std::int64_t b, std::int64_t r, std::int64_t c)
       : config_(config), r_(r), c_(c), rows_(b * r), cols_(b * c) {}
 
   void step(std::vector<double>& w, const std::vector<double>& g, double lr, double decay) {
@@ -201,7 +201,7 @@ std::vector<double> numbers(const at::Tensor& tensor) {
 }
 
 TEST_CASE("Adafactor equals the golden table", "[optim]") {
-  Subject subject(config_of(true, false), {spec_of({2, 2})});
+  AdafactorSubject subject(config_of(true, false), {spec_of({2, 2})});
   subject.set_weights(at::tensor({0.5, -0.25, 1.0, 2.0}, at::kDouble));
   subject.step(at::tensor({.1, -.2, .3, .4}, at::kDouble), 0.01);
   require_close(at::tensor({.4910732145, -.2373756188, .9880234604, 1.9887084102}, at::kDouble),
@@ -230,9 +230,9 @@ TEST_CASE("Adafactor equals a reference for matrices, batches of them and vector
     for (const int flags : {0, 1, 2, 3}) {
       INFO("dims " << one.shape.size() << ", rows " << one.r << ", flags " << flags);
       const OptimizerConfig config = config_of(flags % 2 == 1, flags / 2 == 1);
-      Subject subject(config, {spec_of(one.shape)});
+      AdafactorSubject subject(config, {spec_of(one.shape)});
       subject.set_groups({.lr_scale = 1, .weight_decay = 0.2});
-      Reference reference(config, one.b, one.r, one.c);
+      AdafactorReference reference(config, one.b, one.r, one.c);
       const at::Tensor start = noise(subject.size(), 1, at::kDouble);
       std::vector<double> expected = numbers(start);
       subject.set_weights(start);
@@ -248,7 +248,7 @@ TEST_CASE("Adafactor equals a reference for matrices, batches of them and vector
 }
 
 /// Weights after five steps of the same parameters.
-at::Tensor train(Subject& subject) {
+at::Tensor train(AdafactorSubject& subject) {
   subject.set_groups({.lr_scale = 0.5, .weight_decay = 0.1});
   subject.set_weights(noise(subject.size(), 1, at::kDouble));
   for (int k = 0; k < 5; ++k) {
@@ -259,29 +259,30 @@ at::Tensor train(Subject& subject) {
 
 TEST_CASE("rows and columns may be cut anywhere", "[optim]") {
   const std::vector<ParamSpec> specs = {spec_of({30, 20}), spec_of({11}), spec_of({4, 5, 6})};
-  Subject whole(config_of(true, false), specs);
+  AdafactorSubject whole(config_of(true, false), specs);
   const at::Tensor expected = train(whole);
   for (const std::vector<std::int64_t>& cuts : std::vector<std::vector<std::int64_t>>{
            {300}, {1, 2, 19, 20, 21, 333}, {599, 605, 611, 640, 700}}) {
-    Subject parts(config_of(true, false), specs, cuts);
+    AdafactorSubject parts(config_of(true, false), specs, cuts);
     require_close(expected, train(parts), 1e-12, "weights");
   }
   // Two layers instead of two shards are something else.
-  Subject layers(config_of(true, false),
-                 {spec_of({15, 20}), spec_of({15, 20}), spec_of({11}), spec_of({4, 5, 6})});
+  AdafactorSubject layers(
+      config_of(true, false),
+      {spec_of({15, 20}), spec_of({15, 20}), spec_of({11}), spec_of({4, 5, 6})});
   CHECK(test::scaled_distance(expected, train(layers)) > 1e-4);
 }
 
 TEST_CASE("padding is no row", "[optim]") {
   // 7 rows of 5, of which a vocabulary padded to 9 makes 45 elements.
-  Subject plain(config_of(true, false), {spec_of({7, 5})});
+  AdafactorSubject plain(config_of(true, false), {spec_of({7, 5})});
   for (const std::vector<std::int64_t>& cuts : {std::vector<std::int64_t>{}, {12, 34, 40}}) {
-    Subject padded(config_of(true, false), {spec_of({7, 5}, {9, 5})}, cuts);
+    AdafactorSubject padded(config_of(true, false), {spec_of({7, 5}, {9, 5})}, cuts);
     const auto with_padding = [&](const at::Tensor& flat) {
       return at::cat({flat, at::zeros({10}, at::kDouble)});
     };
     const at::Tensor start = noise(35, 1, at::kDouble);
-    Subject same(config_of(true, false), {spec_of({7, 5})});
+    AdafactorSubject same(config_of(true, false), {spec_of({7, 5})});
     same.set_weights(start);
     padded.set_weights(with_padding(start));
     for (int k = 0; k < 3; ++k) {
@@ -298,7 +299,8 @@ TEST_CASE("the number of threads does not change a bit of Adafactor", "[optim]")
   std::vector<at::Tensor> results;
   for (const int count : {1, 2, 3}) {
     at::set_num_threads(count);
-    Subject subject(config_of(true, true), {spec_of({520, 301}), spec_of({40'000})}, {77'777});
+    AdafactorSubject subject(
+        config_of(true, true), {spec_of({520, 301}), spec_of({40'000})}, {77'777});
     results.push_back(train(subject));
   }
   at::set_num_threads(threads);
@@ -309,8 +311,8 @@ TEST_CASE("the number of threads does not change a bit of Adafactor", "[optim]")
 TEST_CASE("Adafactor takes 16-bit gradients and writes 16-bit weights", "[optim]") {
   for (const at::ScalarType half : {at::kBFloat16, at::kHalf}) {
     const std::vector<ParamSpec> specs = {spec_of({30, 20}), spec_of({11})};
-    Subject wide(config_of(true, false), specs);
-    Subject mixed(config_of(true, false), specs, {333}, at::kFloat);
+    AdafactorSubject wide(config_of(true, false), specs);
+    AdafactorSubject mixed(config_of(true, false), specs, {333}, at::kFloat);
     for (FlatShard& shard : mixed.shards()) {
       shard.grad = shard.grad.to(half);
       shard.working = shard.master.to(half);
@@ -334,7 +336,7 @@ TEST_CASE("no step of Adafactor is longer than its rate, and none needs a size o
           "[optim]") {
   for (const double size : {1e-12, 1.0, 1e12}) {
     INFO(size);
-    Subject subject(config_of(true, false), {spec_of({30, 20})});
+    AdafactorSubject subject(config_of(true, false), {spec_of({30, 20})});
     subject.set_weights(noise(600, 1, at::kDouble));
     for (int k = 0; k < 3; ++k) {
       const at::Tensor before = subject.weights();
@@ -349,7 +351,7 @@ TEST_CASE("no step of Adafactor is longer than its rate, and none needs a size o
 }
 
 TEST_CASE("Adafactor keeps a number per row and column, and must know them", "[optim]") {
-  const Subject subject(config_of(true, false), {spec_of({30, 20}), spec_of({11})});
+  const AdafactorSubject subject(config_of(true, false), {spec_of({30, 20}), spec_of({11})});
   CHECK(subject.optimizer().states().empty());
   const auto states = subject.optimizer().whole_states();
   REQUIRE(states.size() == 3);

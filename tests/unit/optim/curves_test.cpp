@@ -42,7 +42,7 @@ std::string id_of(const SchedulerConfig& config, std::int64_t steps = 100) {
 }
 
 /// Every type with the keys it cannot do without.
-std::vector<SchedulerConfig> all_types() {
+std::vector<SchedulerConfig> all_schedulers() {
   std::vector<SchedulerConfig> all;
   for (int type = 0; type <= static_cast<int>(SchedulerType::one_cycle); ++type) {
     SchedulerConfig& config = all.emplace_back();
@@ -76,7 +76,7 @@ TEST_CASE("the curves equal the golden table", "[optim]") {
 }
 
 TEST_CASE("every curve stays between 0 and the peak, beyond the run too", "[optim]") {
-  for (const SchedulerConfig& config : all_types()) {
+  for (const SchedulerConfig& config : all_schedulers()) {
     INFO("type " << static_cast<int>(config.type));
     const Scheduler scheduler(config, 2, 100);
     double highest = 0;
@@ -91,7 +91,7 @@ TEST_CASE("every curve stays between 0 and the peak, beyond the run too", "[opti
 }
 
 TEST_CASE("the floor holds where a curve falls without end", "[optim]") {
-  for (SchedulerConfig config : all_types()) {
+  for (SchedulerConfig config : all_schedulers()) {
     if (config.type != SchedulerType::constant && config.type != SchedulerType::one_cycle) {
       config.min_lr_ratio = 0.25;
       config.gamma = 0.01;
@@ -146,7 +146,7 @@ TEST_CASE("a schedule is told in words", "[optim]") {
   CHECK(Scheduler(config, 1, 100).in_words() ==
         "10 steps of warm-up, then times 0.1 at steps 20, 70, not below 10% of lr");
   std::map<std::string, int> texts;
-  for (const SchedulerConfig& one : all_types()) {
+  for (const SchedulerConfig& one : all_schedulers()) {
     ++texts[Scheduler(one, 1, 100).in_words()];
   }
   CHECK(texts.size() == 10);

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+namespace colossal::test {
 
 namespace {
 
@@ -89,3 +89,5 @@ TEST_CASE("fp16 is scaled without being told to", "[loss-scale]") {
   CHECK(scaler.active());
   CHECK(scaler.state() == LossScale{65536, 0, 2});
 }
+
+}  // namespace colossal::test

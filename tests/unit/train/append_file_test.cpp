@@ -10,8 +10,7 @@
 #include <string>
 #include <sys/resource.h>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -77,3 +76,5 @@ TEST_CASE("a full device and a folder in the way do not throw", "[append_file]")
   CHECK(log.find("/dev/full: a record is lost: No space left on device") != std::string::npos);
   CHECK(log.find("a record is lost: Is a directory") != std::string::npos);
 }
+
+}  // namespace colossal::test

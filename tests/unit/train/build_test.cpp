@@ -10,8 +10,7 @@
 
 #include <thread>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 TEST_CASE("all parts are built; groups follow no_decay", "[build]") {
   const Config config = tiny_gpt();
@@ -73,3 +72,5 @@ TEST_CASE("threads are shared fairly unless given", "[build]") {
   CHECK(at::get_num_threads() == static_cast<int>(std::thread::hardware_concurrency()));
   at::set_num_threads(1);  // for the tests that follow
 }
+
+}  // namespace colossal::test

@@ -6,6 +6,7 @@
 #include "memory/gauge.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
+#include "support/text.hpp"
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
 #include "train/hooks.hpp"
@@ -19,8 +20,8 @@
 #include <set>
 #include <thread>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -127,14 +128,6 @@ void require_same(const SavedRun& a, const SavedRun& b, std::int64_t step) {
   const RunState second = read_state(b.checkpoint(step));
   first.config_yaml = second.config_yaml;
   CHECK(first == second);
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
 }
 
 }  // namespace
@@ -381,3 +374,5 @@ TEST_CASE("a copy has the regions of its records and the values of its moment",
   copies.clear();
   CHECK(gauge(MemoryKind::host).use().current == before);
 }
+
+}  // namespace colossal::test

@@ -13,8 +13,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -22,7 +21,7 @@ MetricRecord record(const std::string& kind, int step, double loss) {
   return {{"t", 1.5}, {"attempt", 1}, {"kind", kind}, {"step", step}, {"loss", loss}};
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
+std::vector<std::string> fields_of(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::istringstream in(text);
   for (std::string part; std::getline(in, part, separator);) {
@@ -33,10 +32,10 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 /// The cell of `column` in a line of the table.
 std::string cell(const std::string& line, const std::string& column) {
-  const std::vector<std::string> columns = split(csv_header(), ',');
+  const std::vector<std::string> columns = fields_of(csv_header(), ',');
   const auto found = std::find(columns.begin(), columns.end(), column);
   REQUIRE(found != columns.end());
-  const std::vector<std::string> cells = split(line + ",.", ',');  // keeps a last empty cell
+  const std::vector<std::string> cells = fields_of(line + ",.", ',');  // keeps a last empty cell
   REQUIRE(cells.size() == columns.size() + 1);
   return cells[static_cast<std::size_t>(found - columns.begin())];
 }
@@ -101,7 +100,7 @@ TEST_CASE("a torn last row and rows that are none are dropped", "[csv]") {
 
 TEST_CASE("the columns of another version keep their names", "[csv]") {
   const std::string old = "step,loss,kind,forgotten\n4,2.5,train,x\n9,1.5,train,y\n";
-  const std::vector<std::string> lines = split(csv_continued(old, 5), '\n');
+  const std::vector<std::string> lines = fields_of(csv_continued(old, 5), '\n');
   REQUIRE(lines.size() == 2);
   CHECK(lines[0] == csv_header());
   CHECK(cell(lines[1], "step") == "4");
@@ -138,3 +137,5 @@ TEST_CASE("the sink continues its own file", "[csv]") {
   CHECK(read_text(folder.path() / "metrics.csv") ==
         table({record("train", 1, 3), record("train", 2, 2.5)}));
 }
+
+}  // namespace colossal::test

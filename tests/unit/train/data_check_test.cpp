@@ -4,7 +4,7 @@
 
 #include <string>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+namespace colossal::test {
 
 namespace {
 
@@ -123,3 +123,5 @@ TEST_CASE("evaluation data are opened only if something evaluates", "[data_check
   loaded.config.eval.at_start = true;
   CHECK(open_data(loaded.config).eval->size() == 6);
 }
+
+}  // namespace colossal::test

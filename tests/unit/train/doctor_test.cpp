@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+namespace colossal::test {
 
 namespace {
 
@@ -232,3 +232,5 @@ TEST_CASE("facts about this machine are there", "[doctor]") {
   CHECK(facts.unix_seconds > 1'735'689'600);
   CHECK_FALSE(facts.host.empty());
 }
+
+}  // namespace colossal::test

@@ -11,8 +11,7 @@
 #include <random>
 #include <set>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -47,7 +46,7 @@ std::map<std::string, EstimateRow> by_layout(const Estimate& estimate) {
 }
 
 /// A model, batch and precision drawn at random.
-std::string random_config(std::mt19937& random) {
+std::string random_layout(std::mt19937& random) {
   const auto one_of = [&](std::initializer_list<int> values) {
     return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
   };
@@ -79,7 +78,7 @@ std::int64_t kept(const RankBytes& bytes) {
 TEST_CASE("in any model a policy that cuts or moves more keeps less on the device", "[estimate]") {
   std::mt19937 random(11);
   for (int round = 0; round < 12; ++round) {
-    const std::string text = random_config(random);
+    const std::string text = random_layout(random);
     const auto rows = by_layout(all_layouts(text, {4}));
     INFO(text);
     for (const char* rest : {"none 1", "full 1"}) {
@@ -111,7 +110,7 @@ TEST_CASE("in any model recomputation and smaller micro-batches hold fewer activ
           "[estimate]") {
   std::mt19937 random(12);
   for (int round = 0; round < 12; ++round) {
-    const std::string text = random_config(random);
+    const std::string text = random_layout(random);
     const Estimate found = all_layouts(text, {1, 2});
     const auto rows = by_layout(found);
     INFO(text);
@@ -140,7 +139,7 @@ TEST_CASE("in any model recomputation and smaller micro-batches hold fewer activ
 TEST_CASE("what fits is what is not larger, in any model and for any size", "[estimate]") {
   std::mt19937 random(13);
   for (const char* size : {"200KiB", "1MiB", "1GiB"}) {
-    const std::string text = random_config(random);
+    const std::string text = random_layout(random);
     const Estimate found = all_layouts(text, {1, 2}, size);
     INFO(text << size);
     std::set<std::string> policies;
@@ -203,3 +202,5 @@ TEST_CASE("the batch of an estimate is that of the file, whatever gives it", "[e
     CHECK(rows.contains("3 zero 0 none 1"));
   }
 }
+
+}  // namespace colossal::test

@@ -13,8 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -318,3 +317,5 @@ TEST_CASE("the capacity is the device's, and the machine's where tensors lie the
   CHECK(capacity_of(config).apart);
   CHECK(capacity_of(config).host == host.host);
 }
+
+}  // namespace colossal::test

@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -79,3 +79,5 @@ TEST_CASE("weights of another model are refused", "[evaluate]") {
     CHECK(std::string(error.what()).find("optim/") == std::string::npos);
   }
 }
+
+}  // namespace colossal::test

@@ -10,7 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+namespace colossal::test {
+
 using colossal::test::TempDir;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -163,3 +164,5 @@ TEST_CASE("a run that a signal stopped has not failed", "[failure]") {
   CHECK(read_json(folder.path() / "status.json").at("state") == "interrupted");
   CHECK(read_json(folder.path() / "status.json").at("exit") == 143);
 }
+
+}  // namespace colossal::test

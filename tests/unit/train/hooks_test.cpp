@@ -17,8 +17,7 @@
 #include <unistd.h>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -354,3 +353,5 @@ TEST_CASE("a failed final save ends the run", "[hooks]") {
   CHECK_THROWS_AS(run.run(), Error);
   CHECK(run.reports.size() == 6);
 }
+
+}  // namespace colossal::test

@@ -3,7 +3,7 @@
 
 #include "support/catch.hpp"
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+namespace colossal::test {
 
 TEST_CASE("counts get a unit and one decimal", "[human]") {
   CHECK(human_count(0) == "0");
@@ -26,3 +26,5 @@ TEST_CASE("durations show their two largest units", "[human]") {
   CHECK(human_duration(725) == "12m05s");
   CHECK(human_duration(3 * 3600 + 44 * 60) == "3h44m");
 }
+
+}  // namespace colossal::test

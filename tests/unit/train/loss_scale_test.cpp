@@ -7,8 +7,7 @@
 
 #include <string>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -79,3 +78,5 @@ TEST_CASE("moments go on when the loss scale grows", "[precision]") {
     }
   }
 }
+
+}  // namespace colossal::test

@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "optim/scheduler.hpp"
 #include "support/catch.hpp"
+#include "support/text.hpp"
 #include "support/tiny_models.hpp"
 
 #include <algorithm>
@@ -12,8 +13,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -35,14 +35,6 @@ std::vector<std::vector<Point>> lines_of(const std::string& svg) {
     }
   }
   return lines;
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
 }
 
 }  // namespace
@@ -115,3 +107,5 @@ TEST_CASE("long runs and single steps can be drawn, bad schedules cannot", "[plo
   config.scheduler.warmup_steps = 9;
   CHECK_THROWS_AS(lr_plot(config, 8), Error);
 }
+
+}  // namespace colossal::test

@@ -11,8 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -70,3 +69,5 @@ TEST_CASE("metrics that cannot be written end nothing", "[metric_sinks]") {
   CHECK_NOTHROW(write_two(folder.path(), only_json()));
   CHECK(fs::is_empty(folder.path() / "metrics.jsonl"));
 }
+
+}  // namespace colossal::test

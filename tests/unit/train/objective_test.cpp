@@ -21,8 +21,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -370,3 +369,5 @@ TEST_CASE("the window of losses goes on over a resume", "[objective][resume]") {
   config.train.loss_spike.reset();
   CHECK(make_trainer(config, context, 106, at)->state().recent_losses.empty());
 }
+
+}  // namespace colossal::test

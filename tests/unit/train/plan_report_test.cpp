@@ -3,20 +3,16 @@
 
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
+#include "support/text.hpp"
 #include "support/tiny_models.hpp"
 #include "train/trainer.hpp"
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::int64_t bytes(const at::Tensor& tensor) {
   return tensor.numel() * tensor.element_size();
@@ -172,3 +168,5 @@ TEST_CASE("many ranks are cut short in the text and complete in JSON", "[plan]")
   CHECK(json["ranks"][7]["weights"] == plan.ranks[7].weights);
   CHECK(json["total_steps"] == 6);
 }
+
+}  // namespace colossal::test

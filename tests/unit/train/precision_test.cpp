@@ -15,8 +15,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -291,3 +290,5 @@ TEST_CASE("evaluation of few rows works in 16 bits", "[precision]") {
     require_relative(expected, trainer.evaluate().loss, 1e-2, "loss");
   }
 }
+
+}  // namespace colossal::test

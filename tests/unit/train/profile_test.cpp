@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+namespace colossal::test {
+
 using trace::Phase;
 using trace::Recording;
 
@@ -185,3 +186,5 @@ TEST_CASE("an empty recording has a table too", "[profile]") {
   CHECK(table.find("steps 1 to 1: 0.00 ms a step") != std::string::npos);
   CHECK(Json::parse(to_chrome_trace(Recording{}, 0)).at("traceEvents").size() == 2);
 }
+
+}  // namespace colossal::test

@@ -17,8 +17,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -128,3 +127,5 @@ TEST_CASE("a run that fails while being recorded stops the recording", "[profile
   CHECK_THROWS_AS(run(config), Error);
   CHECK_FALSE(trace::recording());
 }
+
+}  // namespace colossal::test

@@ -9,7 +9,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/neg.h>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+namespace colossal::test {
 
 namespace {
 
@@ -118,3 +118,5 @@ TEST_CASE("a box that is scattered in its shard is refused", "[records]") {
     CHECK(error.id() == "record-box");
   }
 }
+
+}  // namespace colossal::test

@@ -12,8 +12,8 @@
 #include <fstream>
 #include <limits>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -185,3 +185,5 @@ TEST_CASE("the newest checkpoint is the newest complete one", "[restart]") {
   std::ofstream(other.path() / "checkpoints") << "no folder";
   CHECK_FALSE(newest_checkpoint(other.path()));
 }
+
+}  // namespace colossal::test

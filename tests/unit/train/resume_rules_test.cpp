@@ -11,8 +11,8 @@
 
 #include <array>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -247,3 +247,5 @@ TEST_CASE("a stored configuration is read back, or refused by name", "[resume_ru
     CHECK(error.exit_code() == 5);
   }
 }
+
+}  // namespace colossal::test

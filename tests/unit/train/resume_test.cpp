@@ -6,8 +6,7 @@
 
 #include <ATen/ops/equal.h>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -81,3 +80,5 @@ TEST_CASE("changed hyperparameters act on the first resumed step", "[resume]") {
   const std::unique_ptr<Trainer> second = make_trainer(config, context, 4, at);
   CHECK(finish(*second).reports.front().lr == 1e-3);
 }
+
+}  // namespace colossal::test

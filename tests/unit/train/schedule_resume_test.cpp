@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -122,3 +121,5 @@ TEST_CASE("a changed weight decay acts on the first resumed step", "[resume]") {
     }
   }
 }
+
+}  // namespace colossal::test

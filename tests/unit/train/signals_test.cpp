@@ -15,10 +15,10 @@
 #include <unistd.h>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
+
 using namespace std::chrono_literals;
-using Mode = SignalWatch::Mode;
+using WatchMode = SignalWatch::Mode;
 
 namespace {
 
@@ -104,7 +104,7 @@ TEST_CASE("without a run, SIGINT and SIGTERM say goodbye and end with 128 + n", 
 
 TEST_CASE("a request to stop is kept and told once", "[signals]") {
   CHECK(code_of([] {
-          SignalWatch watch(Mode::hold);
+          SignalWatch watch(WatchMode::hold);
           std::atomic<int> told{0};
           watch.set_notice([&](int signal) { told += signal; });
           watch.serve({SIGTERM, SIGUSR1});
@@ -121,7 +121,7 @@ TEST_CASE("a second urgent signal ends the process by its own number", "[signals
   for (const int first : {SIGINT, SIGTERM}) {
     for (const int second : {SIGINT, SIGTERM}) {
       CHECK(code_of([&] {
-              SignalWatch watch(Mode::hold);
+              SignalWatch watch(WatchMode::hold);
               watch.serve({SIGTERM, SIGINT});
               send_and_wait(first);
               send_and_wait(second);
@@ -133,7 +133,7 @@ TEST_CASE("a second urgent signal ends the process by its own number", "[signals
 TEST_CASE("signals that do not stop end at once", "[signals]") {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     CHECK(code_of([&] {
-            SignalWatch watch(Mode::hold);
+            SignalWatch watch(WatchMode::hold);
             watch.serve({});
             send_and_wait(signal);
           }) == 128 + signal);
@@ -142,18 +142,18 @@ TEST_CASE("signals that do not stop end at once", "[signals]") {
 
 TEST_CASE("what arrived before the configuration was known is judged by it", "[signals]") {
   CHECK(code_of([] {
-          SignalWatch watch(Mode::hold);
+          SignalWatch watch(WatchMode::hold);
           send_and_wait(SIGTERM);
           watch.serve({SIGTERM});
           std::_Exit(watch.stop_request() == SIGTERM ? 0 : 1);
         }) == 0);
   CHECK(code_of([] {
-          SignalWatch watch(Mode::hold);
+          SignalWatch watch(WatchMode::hold);
           send_and_wait(SIGINT);
           watch.serve({SIGTERM});
         }) == 128 + SIGINT);
   CHECK(code_of([] {
-          const SignalWatch watch(Mode::hold);
+          const SignalWatch watch(WatchMode::hold);
           send_and_wait(SIGTERM);
           send_and_wait(SIGTERM);  // nobody waits for ever
         }) == 128 + SIGTERM);
@@ -161,7 +161,7 @@ TEST_CASE("what arrived before the configuration was known is judged by it", "[s
 
 TEST_CASE("requests to save are taken one by one", "[signals]") {
   CHECK(code_of([] {
-          SignalWatch watch(Mode::hold);
+          SignalWatch watch(WatchMode::hold);
           send_and_wait(SIGUSR2);
           watch.serve({});
           const bool first = watch.take_save_request() && !watch.take_save_request();
@@ -177,7 +177,7 @@ TEST_CASE("a launcher's signals are counted apart", "[signals]") {
     const pid_t child = ::fork();
     if (child == 0) {
       static_cast<void>(std::freopen("/dev/null", "w", stderr));
-      SignalWatch watch(Mode::hold, ::getppid());
+      SignalWatch watch(WatchMode::hold, ::getppid());
       watch.serve({SIGTERM});
       std::this_thread::sleep_for(500ms);
       for (int i = 0; i < from_itself; ++i) {
@@ -202,7 +202,7 @@ TEST_CASE("a launcher's signals are counted apart", "[signals]") {
 TEST_CASE("handing over leaves what was held for the next one", "[signals]") {
   CHECK(code_of([] {
           {
-            SignalWatch watch(Mode::hold);
+            SignalWatch watch(WatchMode::hold);
             send_and_wait(SIGTERM);
             send_and_wait(SIGUSR2);
             watch.hand_over();
@@ -211,10 +211,12 @@ TEST_CASE("handing over leaves what was held for the next one", "[signals]") {
           sigpending(&pending);
           const bool kept =
               sigismember(&pending, SIGTERM) == 1 && sigismember(&pending, SIGUSR2) == 1;
-          SignalWatch next(Mode::hold);
+          SignalWatch next(WatchMode::hold);
           next.serve({SIGTERM});
           const bool taken = soon([&] { return next.stop_request() == SIGTERM; }) &&
                              soon([&] { return next.take_save_request(); });
           std::_Exit(kept && taken ? 0 : 1);
         }) == 0);
 }
+
+}  // namespace colossal::test

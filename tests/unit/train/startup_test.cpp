@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+namespace colossal::test {
 
 TEST_CASE("--nproc is auto or a number", "[startup]") {
   CHECK(num_processes("auto", 0) == 1);
@@ -127,3 +127,5 @@ TEST_CASE("the environment names versions and the command", "[startup]") {
   CHECK(age >= 0);
   CHECK(age < 600);
 }
+
+}  // namespace colossal::test

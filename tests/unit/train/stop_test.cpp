@@ -15,8 +15,7 @@
 #include <utility>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -238,3 +237,5 @@ TEST_CASE("the mean time of a step counts the one that is under way", "[stop]") 
     CHECK(run.means[i] * static_cast<double>(i + 1) <= steps + 1.0);
   }
 }
+
+}  // namespace colossal::test

@@ -13,8 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -217,3 +216,5 @@ TEST_CASE("the JSON of a sweep holds numbers as numbers", "[sweep_runs]") {
   CHECK(list[0]["loss"].is_null());
   CHECK(list[3]["id"] == "0000abc3");
 }
+
+}  // namespace colossal::test

@@ -3,7 +3,7 @@
 
 #include "support/catch.hpp"
 
-using namespace colossal;  // NOLINT(google-build-using-namespace): a test file
+namespace colossal::test {
 
 TEST_CASE("columns are as wide as their widest cell, numbers to the right", "[table]") {
   const std::vector<TableRow> rows = {{"name", "n", "long title"}, {"a", "1000", "-"}};
@@ -24,3 +24,5 @@ TEST_CASE("cells with commas, quotes and line breaks are quoted in CSV", "[table
   CHECK(to_csv(rows) == "a,\"b,c\",\"d\"\"e\",,\"f\ng\", h \n");
   CHECK(to_csv({}).empty());
 }
+
+}  // namespace colossal::test

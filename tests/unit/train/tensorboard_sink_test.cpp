@@ -16,8 +16,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -141,3 +140,5 @@ TEST_CASE("a folder that cannot be written ends nothing", "[tensorboard]") {
   CHECK_NOTHROW(sink.write(train_record(1, 2.5)));
   CHECK(read_text(folder.path() / "tensorboard") == "a file where a folder should be");
 }
+
+}  // namespace colossal::test

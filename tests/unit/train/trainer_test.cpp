@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 #include "support/close.hpp"
 #include "support/temp_dir.hpp"
+#include "support/text.hpp"
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
 
@@ -20,8 +21,7 @@
 #include <numeric>
 #include <string>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
+namespace colossal::test {
 
 namespace {
 
@@ -39,7 +39,7 @@ void poison(Trainer& trainer, const std::string& name, double value) {
 }
 
 /// Text of the error that the run ends with; its id comes first.
-std::string failure_of(Trainer& trainer) {
+std::string numeric_failure_of(Trainer& trainer) {
   try {
     trainer.run();
   } catch (const Error& error) {
@@ -47,10 +47,6 @@ std::string failure_of(Trainer& trainer) {
     return std::string(error.id()) + ": " + error.what();
   }
   return "none";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// A data set whose labels are all ignored.
@@ -136,7 +132,7 @@ TEST_CASE("a non-finite weight stops the run before the update and is named", "[
   Trainer trainer(build(config, context, {}), {});
   poison(trainer, "blocks.1.norm1.weight", kNaN);
   const Tensors before = copy_records(trainer);
-  const std::string text = failure_of(trainer);
+  const std::string text = numeric_failure_of(trainer);
   CHECK(contains(text, "nonfinite-loss: step 1: loss nan"));
   CHECK(contains(text, "'blocks.1.norm1.weight'"));
   CHECK(trainer.state().step == 0);
@@ -156,7 +152,7 @@ TEST_CASE("a finite loss with a non-finite gradient is told apart", "[trainer]")
       parts.store->shards()[0].grad[0].fill_(std::numeric_limits<double>::infinity());
     }
   };
-  const std::string text = failure_of(trainer);
+  const std::string text = numeric_failure_of(trainer);
   CHECK(contains(text, "nonfinite-gradient: step 2: loss"));
   CHECK(contains(text, "gradient norm inf"));
   CHECK(contains(text, "first non-finite gradient: '"));
@@ -169,7 +165,7 @@ TEST_CASE("the fault nan spoils the loss of its step", "[trainer]") {
   const Config config = tiny_gpt();
   const ParallelContext context(config);
   Trainer trainer(build(config, context, {}), {});
-  const std::string text = failure_of(trainer);
+  const std::string text = numeric_failure_of(trainer);
   ::unsetenv("COLOSSAL_FAULT");
   if (compiled_in) {
     CHECK(contains(text, "nonfinite-loss: step 3: loss nan"));
@@ -188,7 +184,7 @@ TEST_CASE("skipping consumes data, keeps the step and ends after too many", "[tr
   poison(trainer, "blocks.0.mlp.up.bias", kNaN);
   std::vector<StepReport> reports;
   trainer.add_hook(std::make_unique<RecordingHook>(reports));
-  const std::string text = failure_of(trainer);
+  const std::string text = numeric_failure_of(trainer);
   CHECK(contains(text, "too-many-skipped: step 1: 3 updates in a row were skipped"));
   CHECK(contains(text, "'blocks.0.mlp.up.bias'"));
   REQUIRE(reports.size() == 2);
@@ -227,7 +223,7 @@ TEST_CASE("a batch without labels is a data error", "[trainer]") {
   const LoaderSpec spec{.order = {.global_batch = 16}, .micro_batch = 16, .num_micro_batches = 1};
   parts.loader = std::make_unique<Loader>(*parts.train_data, spec, DataShard{}, LoaderState{});
   Trainer trainer(std::move(parts), {});
-  CHECK(contains(failure_of(trainer), "no-labels: step 1: none of the 16 samples"));
+  CHECK(contains(numeric_failure_of(trainer), "no-labels: step 1: none of the 16 samples"));
 }
 
 TEST_CASE("evaluation is the mean over every labelled token of the set", "[trainer]") {
@@ -290,3 +286,5 @@ TEST_CASE("an evaluation set without labels is a data error", "[trainer]") {
     CHECK(error.id() == "no-labels");
   }
 }
+
+}  // namespace colossal::test

@@ -1,8 +1,8 @@
 // Is every component of tokenizer.json either done as Python does it or refused by its name?
 #include "toy.hpp"
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
+
 using Catch::Matchers::Contains;
 
 namespace {
@@ -197,3 +197,5 @@ TEST_CASE("a file of another kind is refused", "[tokenizers]") {
   CHECK_THAT(json_error(merge).what(),
              Contains("model.merges[0]: merge 'x y' needs the token 'xy'"));
 }
+
+}  // namespace colossal::test

@@ -6,8 +6,8 @@
 
 #include <thread>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
+
 using Catch::Matchers::Contains;
 
 namespace {
@@ -244,3 +244,5 @@ TEST_CASE("the word cache forgets when it is full and stays right", "[tokenizers
   cache.store(longer, ids.data(), 1);
   CHECK_FALSE(cache.append(longer, ids));
 }
+
+}  // namespace colossal::test

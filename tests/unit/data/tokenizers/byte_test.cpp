@@ -3,8 +3,7 @@
 
 #include <numeric>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 TEST_CASE("bytes are ids", "[tokenizers]") {
   const auto tokenizer = open_at(TokenizerType::byte, "");
@@ -45,3 +44,5 @@ TEST_CASE("ids that do not exist cannot be decoded", "[tokenizers]") {
     }
   }
 }
+
+}  // namespace colossal::test

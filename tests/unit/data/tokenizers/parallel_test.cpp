@@ -9,8 +9,7 @@
 #include <set>
 #include <thread>
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
 
 namespace {
 
@@ -103,3 +102,5 @@ TEST_CASE("a long text in pieces has the ids of the whole", "[tokenizers]") {
   CHECK(cut_text(Refusing(), text).size() == 1);
   CHECK(cut_text(*tokenizer, "").empty());
 }
+
+}  // namespace colossal::test

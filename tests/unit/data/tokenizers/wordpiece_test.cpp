@@ -1,8 +1,8 @@
 // Does WordPiece normalise, split and cut as BERT does?
 #include "toy.hpp"
 
-using namespace colossal;
-using namespace colossal::test;
+namespace colossal::test {
+
 using Catch::Matchers::Contains;
 
 namespace {
@@ -47,7 +47,7 @@ Json small_json() {
   return json;
 }
 
-std::unique_ptr<Tokenizer> open_json(const Json& json) {
+std::unique_ptr<Tokenizer> open_wordpiece_json(const Json& json) {
   const TempDir folder;
   return open_at(TokenizerType::wordpiece,
                  write_file(folder.path(), "tokenizer.json", json.dump()));
@@ -93,18 +93,18 @@ TEST_CASE("controls and broken bytes go, ideographs stand alone", "[tokenizers]"
 
 TEST_CASE("a tokenizer.json states case and accents itself", "[tokenizers]") {
   Json json = small_json();
-  CHECK(encode(*open_json(json), "Unable caf\xC3\xA9 un") == Ids{1, 2, 3, 0});
+  CHECK(encode(*open_wordpiece_json(json), "Unable caf\xC3\xA9 un") == Ids{1, 2, 3, 0});
   json["normalizer"]["strip_accents"] = true;
-  CHECK(encode(*open_json(json), "caf\xC3\xA9") == Ids{0});
+  CHECK(encode(*open_wordpiece_json(json), "caf\xC3\xA9") == Ids{0});
   json["model"]["max_input_chars_per_word"] = 5;
-  CHECK(encode(*open_json(json), "Unable") == Ids{0});
+  CHECK(encode(*open_wordpiece_json(json), "Unable") == Ids{0});
 }
 
 TEST_CASE("what a tokenizer.json puts around a text does not matter", "[tokenizers]") {
   Json json = small_json();
   json["post_processor"] =
       Json::parse(R"({"type": "BertProcessing", "cls": ["[CLS]"], "sep": ["[SEP]"]})");
-  CHECK(encode(*open_json(json), "Unable") == Ids{1, 2});
+  CHECK(encode(*open_wordpiece_json(json), "Unable") == Ids{1, 2});
 }
 
 TEST_CASE("wrong WordPiece files are refused", "[tokenizers]") {
@@ -118,10 +118,12 @@ TEST_CASE("wrong WordPiece files are refused", "[tokenizers]") {
   const auto unsupported = [](const char* part, const Json& value) {
     Json json = small_json();
     json[part] = value;
-    return std::string(error_of([&] { open_json(json); }).what());
+    return std::string(error_of([&] { open_wordpiece_json(json); }).what());
   };
   CHECK_THAT(unsupported("normalizer", {{"type", "Lowercase"}}), Contains("'Lowercase'"));
   CHECK_THAT(unsupported("normalizer", nullptr), Contains("'null'"));
   CHECK_THAT(unsupported("pre_tokenizer", {{"type", "Whitespace"}}), Contains("'Whitespace'"));
   CHECK_THAT(unsupported("model", {{"type", "BPE"}}), Contains("data.tokenizer.type bpe"));
 }
+
+}  // namespace colossal::test
