@@ -20,8 +20,8 @@ struct KeyValue {
 };
 
 std::optional<KeyValue> parse_override(const std::string& text,
-                                         const Origin& origin,
-                                         Report& report) {
+                                       const Origin& origin,
+                                       Report& report) {
   const std::size_t sign = text.find_first_of("=@");
   KeyValue parsed;
   if (sign != std::string::npos) {

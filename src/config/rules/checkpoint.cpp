@@ -128,11 +128,11 @@ void stopped_runs_go_on(const RuleInput& in) {
 }
 
 constexpr std::array<Rule, 6> kCheckpointRules = {best_can_be_told,
-                                        best_is_not_worst,
-                                        copies_fit_into_host_memory,
-                                        something_is_saved_aside,
-                                        export_has_weights,
-                                        stopped_runs_go_on};
+                                                  best_is_not_worst,
+                                                  copies_fit_into_host_memory,
+                                                  something_is_saved_aside,
+                                                  export_has_weights,
+                                                  stopped_runs_go_on};
 
 }  // namespace
 

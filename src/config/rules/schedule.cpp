@@ -201,14 +201,14 @@ void ramp_pads_nothing(const RuleInput& in) {
 }
 
 constexpr std::array<Rule, 9> kScheduleRules = {rate_is_plausible,
-                                        evaluation_runs,
-                                        profiler_runs,
-                                        something_is_saved,
-                                        budget_is_whole,
-                                        run_is_countable,
-                                        ramp_is_whole,
-                                        ramp_leads_to_the_batch,
-                                        ramp_pads_nothing};
+                                                evaluation_runs,
+                                                profiler_runs,
+                                                something_is_saved,
+                                                budget_is_whole,
+                                                run_is_countable,
+                                                ramp_is_whole,
+                                                ramp_leads_to_the_batch,
+                                                ramp_pads_nothing};
 
 }  // namespace
 

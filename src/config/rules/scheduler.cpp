@@ -152,12 +152,12 @@ void cycle_sets_momentum(const RuleInput& in) {
 }
 
 constexpr std::array<Rule, 7> kSchedulerRules = {warmup_fits_run,
-                                        warmup_ends_before_the_fall,
-                                        milestones_rise,
-                                        milestones_follow_warmup,
-                                        milestones_are_reached,
-                                        inverse_sqrt_has_warmup,
-                                        cycle_sets_momentum};
+                                                 warmup_ends_before_the_fall,
+                                                 milestones_rise,
+                                                 milestones_follow_warmup,
+                                                 milestones_are_reached,
+                                                 inverse_sqrt_has_warmup,
+                                                 cycle_sets_momentum};
 
 }  // namespace
 

@@ -72,11 +72,11 @@ void nesterov_has_momentum(const RuleInput& in) {
 }
 
 constexpr std::array<Rule, 6> kUsageRules = {evaluation_has_data,
-                                        logged_ranks_exist,
-                                        batches_limit_an_evaluation,
-                                        skips_are_counted,
-                                        warmup_start_has_warmup,
-                                        nesterov_has_momentum};
+                                             logged_ranks_exist,
+                                             batches_limit_an_evaluation,
+                                             skips_are_counted,
+                                             warmup_start_has_warmup,
+                                             nesterov_has_momentum};
 
 }  // namespace
 

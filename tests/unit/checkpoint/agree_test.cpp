@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 namespace colossal::test {
-
 namespace {
 
 Failure outcome_of(const std::function<std::string()>& body) {

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

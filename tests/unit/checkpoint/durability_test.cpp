@@ -19,7 +19,6 @@
 extern char** environ;
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -11,7 +11,6 @@
 #include <cstdint>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

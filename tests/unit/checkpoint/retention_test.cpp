@@ -2,7 +2,6 @@
 #include "unit/checkpoint/fixture.hpp"
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 namespace colossal::test {
-
 namespace {
 
 constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf, at::kLong};

@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 namespace colossal::test {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

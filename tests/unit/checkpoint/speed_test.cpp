@@ -8,7 +8,6 @@
 #include <chrono>
 
 namespace colossal::test {
-
 namespace {
 
 double seconds(const std::function<void()>& body) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 /// One row: what is given (0: not) and what must come out (0: unknown).

@@ -9,7 +9,6 @@
 #include <sstream>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -6,7 +6,6 @@
 #include <random>
 
 namespace colossal::test {
-
 namespace {
 
 const std::string kSeed =

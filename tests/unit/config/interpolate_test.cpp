@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 namespace colossal::test {
-
 namespace {
 
 /// An environment variable while it lives.

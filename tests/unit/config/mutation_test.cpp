@@ -10,7 +10,6 @@
 #include <sstream>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -7,7 +7,6 @@
 #include <sstream>
 
 namespace colossal::test {
-
 namespace {
 
 std::vector<std::string> lines(const std::string& text) {

@@ -5,7 +5,6 @@
 #include "support/catch.hpp"
 
 namespace colossal::test {
-
 namespace {
 
 /// One row: overrides on the synthetic (or text) base and the ids that must come out.

@@ -5,7 +5,6 @@
 #include "support/catch.hpp"
 
 namespace colossal::test {
-
 namespace {
 
 std::string scan(const std::string& text, bool json = false) {

@@ -5,7 +5,6 @@
 #include "support/catch.hpp"
 
 namespace colossal::test {
-
 namespace {
 
 /// What the slip in a text says: "type [:] text"; empty if there is none.

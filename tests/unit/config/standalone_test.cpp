@@ -5,7 +5,6 @@
 #include "support/catch.hpp"
 
 namespace colossal::test {
-
 namespace {
 
 const std::string kBase =

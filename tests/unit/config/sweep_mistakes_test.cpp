@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 /// What is wrong below the line of the base, and how it is told.

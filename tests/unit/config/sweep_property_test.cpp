@@ -20,7 +20,6 @@
 #include <set>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

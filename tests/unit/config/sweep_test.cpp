@@ -12,7 +12,6 @@
 #include <set>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

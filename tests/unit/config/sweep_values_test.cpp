@@ -9,7 +9,6 @@
 #include <iterator>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

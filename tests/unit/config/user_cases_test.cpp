@@ -8,7 +8,6 @@
 #include <algorithm>
 
 namespace colossal::test {
-
 namespace {
 
 const Diagnostic& only(const Loaded& loaded, const std::string& id) {

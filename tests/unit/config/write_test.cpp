@@ -8,7 +8,6 @@
 #include <string>
 
 namespace colossal::test {
-
 namespace {
 
 /// A configuration in which almost nothing has its default.

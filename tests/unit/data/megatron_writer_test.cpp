@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 namespace colossal::test {
-
 namespace {
 
 std::string read_all(const std::filesystem::path& path) {

@@ -4,7 +4,6 @@
 #include "tokenizers/toy.hpp"
 
 namespace colossal::test {
-
 namespace {
 
 /// Text files with the toy tokenizer.

@@ -6,7 +6,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 TrainConfig fp16(const LossScaleConfig& scale = {}) {

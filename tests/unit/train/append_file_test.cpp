@@ -11,7 +11,6 @@
 #include <sys/resource.h>
 
 namespace colossal::test {
-
 namespace {
 
 /// A disk that is full after `bytes` of any file, while this lives.

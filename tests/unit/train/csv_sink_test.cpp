@@ -14,7 +14,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 MetricRecord record(const std::string& kind, int step, double loss) {

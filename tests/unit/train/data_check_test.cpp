@@ -5,7 +5,6 @@
 #include <string>
 
 namespace colossal::test {
-
 namespace {
 
 /// 60 synthetic samples; `sections` follow model and data.

@@ -10,7 +10,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;

@@ -12,7 +12,6 @@
 #include <set>
 
 namespace colossal::test {
-
 namespace {
 
 /// The estimate of a text for these worlds, with every layout.

@@ -14,7 +14,6 @@
 #include <set>
 
 namespace colossal::test {
-
 namespace {
 
 const std::string kConfig =

@@ -18,7 +18,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 using Json = nlohmann::json;

@@ -8,7 +8,6 @@
 #include <string>
 
 namespace colossal::test {
-
 namespace {
 
 Trained trained(Precision precision, const OptimizerConfig& optimizer, LossScaleConfig scale) {

@@ -14,7 +14,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 struct Point {

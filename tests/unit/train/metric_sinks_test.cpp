@@ -12,7 +12,6 @@
 #include <string>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -22,7 +22,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 /// Rows with different numbers of labels, four micro-batches of two, nothing random but the data.

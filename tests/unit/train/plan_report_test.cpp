@@ -11,7 +11,6 @@
 #include <string>
 
 namespace colossal::test {
-
 namespace {
 
 std::int64_t bytes(const at::Tensor& tensor) {

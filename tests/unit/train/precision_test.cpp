@@ -16,7 +16,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 Config in_precision(Precision precision) {

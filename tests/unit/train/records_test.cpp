@@ -10,7 +10,6 @@
 #include <ATen/ops/neg.h>
 
 namespace colossal::test {
-
 namespace {
 
 const Mesh kAlone(MeshShape{}, 0);

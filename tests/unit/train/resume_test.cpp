@@ -7,7 +7,6 @@
 #include <ATen/ops/equal.h>
 
 namespace colossal::test {
-
 namespace {
 
 void check_resume_anywhere(const Config& config) {

@@ -13,7 +13,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 /// Ten steps of one block, so that every schedule can be run twice.

@@ -16,7 +16,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 using Steps = std::vector<std::int64_t>;

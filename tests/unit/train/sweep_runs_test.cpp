@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

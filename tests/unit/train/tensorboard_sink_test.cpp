@@ -17,7 +17,6 @@
 #include <vector>
 
 namespace colossal::test {
-
 namespace {
 
 namespace fs = std::filesystem;

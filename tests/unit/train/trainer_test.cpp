@@ -22,7 +22,6 @@
 #include <string>
 
 namespace colossal::test {
-
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

@@ -10,7 +10,6 @@
 #include <thread>
 
 namespace colossal::test {
-
 namespace {
 
 /// Refuses one text.
