@@ -165,12 +165,16 @@ void add_overrides(CLI::App* command, ConfigOptions& config) {
   add_sets(command, config.sets);
 }
 
-void add_diagnostics(CLI::App* command, bool& json) {
+void add_diagnostics(CommandLine& line, CLI::App* command, bool& json) {
   command
       ->add_option_function<std::string>(
           "--diagnostics",
-          [&json](const std::string& form) { json = form == "json"; },
-          "how mistakes in configurations are printed: text (default), or json on stdout")
+          [&line, &json](const std::string& form) {
+            json = form == "json";
+            line.json_diagnostics = json;
+          },
+          "how mistakes in configurations and errors are printed: text (default), or json on "
+          "stdout")
       ->type_name("FORM")
       ->check(CLI::IsMember({"text", "json"}));
 }

@@ -23,6 +23,7 @@ struct CommandLine {
   bool verbose = false;
   bool is_rank = false;  ///< a launcher of ours reads the messages: no colours, whatever is asked
   std::vector<std::string> arguments;   ///< argv[1..]
+  bool json_diagnostics = false;        ///< --diagnostics json, of the commands that have it
   std::optional<log::Level> log_level;  ///< -q, -v; known when the action runs
   std::function<int()> action;          ///< set by the chosen command; returns the exit code
   /// What a command cannot do without; asked for after unknown options are reported.
@@ -59,8 +60,8 @@ void add_sets(CLI::App* command, std::vector<std::string>& sets);
 /// --config-overlay and --set.
 void add_overrides(CLI::App* command, ConfigOptions& config);
 
-/// --diagnostics text|json; `json` is set while parsing.
-void add_diagnostics(CLI::App* command, bool& json);
+/// --diagnostics text|json; `json` is set while parsing, and what `line` knows of it.
+void add_diagnostics(CommandLine& line, CLI::App* command, bool& json);
 
 /// CONFIG, --config-overlay and --set.
 void add_config(CommandLine& line, CLI::App* command, ConfigOptions& config);

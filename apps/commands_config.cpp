@@ -20,7 +20,7 @@ void add_validate(CommandLine& line, DataCheck check_data) {
   const auto options = std::make_shared<ValidateOptions>();
   need(line, command, add_option(command, "CONFIG", options->configs, "configuration files", ""));
   add_overrides(command, options->more);
-  add_diagnostics(command, options->more.json_diagnostics);
+  add_diagnostics(line, command, options->more.json_diagnostics);
   add_world_size(command, options->world_size, "number of processes to check for");
   command->add_flag("--data", options->data, "also open and check the data");
   set_action(line, command, [options, check_data = std::move(check_data)] {
@@ -94,7 +94,7 @@ void add_init(CommandLine& line, CLI::App& parent) {
   set_action(line, command, [options] { return run_config_init(*options); });
 }
 
-void add_schema(CommandLine& line, CLI::App& parent) {
+void add_config_schema(CommandLine& line, CLI::App& parent) {
   CLI::App* command =
       add_command(parent,
                   "schema",
@@ -127,7 +127,7 @@ void add_config_commands(CommandLine& line, DataCheck check_data) {
   add_explain(line, *parent);
   add_diff(line, *parent);
   add_init(line, *parent);
-  add_schema(line, *parent);
+  add_config_schema(line, *parent);
 }
 
 }  // namespace colossal

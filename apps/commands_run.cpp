@@ -73,7 +73,7 @@ void add_train(CommandLine& line) {
                                   "train.steps=100");
   const auto options = std::make_shared<TrainOptions>();
   add_config(line, command, options->config);
-  add_diagnostics(command, options->config.json_diagnostics);
+  add_diagnostics(line, command, options->config.json_diagnostics);
   add_option(command, "--run-time", options->config.run_time, "value of ${run.time}", "TIME")
       ->group("");  // hidden: the launcher hands it to its ranks
   add_nproc(command, options->nproc);
@@ -126,7 +126,7 @@ void add_plan(CommandLine& line) {
                   "colossal-train plan configs/gpt-kjv-cpu.yaml --world-size 2 --format json");
   const auto options = std::make_shared<PlanOptions>();
   add_config(line, command, options->config);
-  add_diagnostics(command, options->config.json_diagnostics);
+  add_diagnostics(line, command, options->config.json_diagnostics);
   add_world_size(command, options->world_size, "number of processes to plan for");
   add_format(command, options->json);
   add_option(command, "--lr-plot", options->lr_plot, "draw the learning rate (SVG)", "FILE");
@@ -144,7 +144,7 @@ void add_estimate(CommandLine& line) {
                   "--sweep-parallel --gpu-memory 8GiB");
   const auto options = std::make_shared<EstimateOptions>();
   add_config(line, command, options->config);
-  add_diagnostics(command, options->config.json_diagnostics);
+  add_diagnostics(line, command, options->config.json_diagnostics);
   add_option(command, "--world-size", options->worlds, "numbers of processes", "N,N,...")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -39,7 +39,7 @@ std::shared_ptr<SweepOptions> add_sweep_file(CommandLine& line,
       ->check(CLI::IsMember(words));
   command->add_flag(
       "--accept", options->accept, "folders of trials that the sweep no longer has are left alone");
-  add_diagnostics(command, options->json_diagnostics);
+  add_diagnostics(line, command, options->json_diagnostics);
   return options;
 }
 
@@ -76,7 +76,7 @@ void add_collect(CommandLine& line, CLI::App& parent) {
   set_action(line, command, [options] { return run_sweep_collect(*options); });
 }
 
-void add_schema(CommandLine& line, CLI::App& parent) {
+void add_sweep_schema(CommandLine& line, CLI::App& parent) {
   CLI::App* command = add_command(parent,
                                   "schema",
                                   "JSON Schema of sweep files, for editors",
@@ -94,7 +94,7 @@ void add_sweep_commands(CommandLine& line) {
   add_expand(line, *parent);
   add_status(line, *parent);
   add_collect(line, *parent);
-  add_schema(line, *parent);
+  add_sweep_schema(line, *parent);
 }
 
 }  // namespace colossal

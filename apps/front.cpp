@@ -4,7 +4,7 @@
 #include "core/error.hpp"
 #include "core/signals.hpp"
 #include "program.hpp"
-#include "train/foreign.hpp"
+#include "train/late_errors.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -15,6 +15,7 @@
 #include <exception>
 #include <fcntl.h>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <unistd.h>
 
@@ -81,14 +82,15 @@ void add_common(CommandLine& line) {
 int run_program(int argc,
                 char** argv,
                 const std::function<void(CommandLine&)>& define,
-                void (*print)(const Error&)) noexcept {
+                void (*print)(const Error&, bool)) noexcept {
   fill_closed_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);    // a file beyond `ulimit -f` is an error like a full disk
+  std::optional<CommandLine> line;  // outlives an error: it says in which form people want it
   try {
-    CommandLine line;
-    add_common(line);
-    define(line);
-    return flush_results(parse(line, argc, argv) ? line.action() : 0);
+    line.emplace();
+    add_common(*line);
+    define(*line);
+    return flush_results(parse(*line, argc, argv) ? line->action() : 0);
   } catch (const std::exception& error) {
     const auto* system = dynamic_cast<const std::system_error*>(&error);
     if (system != nullptr && std::ferror(stdout) != 0) {  // of fmt::print
@@ -96,7 +98,7 @@ int run_program(int argc,
     }
     const Error known = to_error(error);
     std::fflush(stdout);
-    print(known);
+    print(known, line && line->json_diagnostics);
     return known.exit_code();
   }
 }

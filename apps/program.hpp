@@ -13,10 +13,10 @@ void add_common(CommandLine& line);
 
 /// Defines the commands with `define`, reads argv, runs the chosen command and returns the exit
 /// code. Results go to stdout, everything else to stderr. Never throws: every error becomes one
-/// message, written by `print`.
+/// message, written by `print`; its second argument says whether as --diagnostics json.
 [[nodiscard]] int run_program(int argc,
                               char** argv,
                               const std::function<void(CommandLine&)>& define,
-                              void (*print)(const Error&)) noexcept;
+                              void (*print)(const Error&, bool)) noexcept;
 
 }  // namespace colossal

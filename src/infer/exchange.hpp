@@ -35,9 +35,9 @@ struct ImportOptions {
 /// Writes a checkpoint of weights alone, at step 0, that train --resume, eval and generate read;
 /// prints its path. A config.json beside the file must describe the same function. Host memory
 /// grows by two copies of the largest tensor. Returns the exit code. Errors: config
-/// "output-exists" and those of the configuration (printed); data "file-not-found"; checkpoint
-/// "weights-damaged", "weights-dtype", "weights-config", "weights-mismatch" (names the first ten
-/// tensors that are missing, unknown or of another shape), "checkpoint-write".
+/// "output-exists" and those of the configuration (printed); data "file-not-found" and those of the
+/// tokenizer; checkpoint "weights-damaged", "weights-dtype", "weights-config", "weights-mismatch"
+/// (names the first ten tensors that are missing, unknown or of another shape), "checkpoint-write".
 int run_import(const ImportOptions& options);
 
 }  // namespace colossal

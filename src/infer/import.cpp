@@ -3,6 +3,7 @@
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 #include "infer/detail/passage.hpp"
 #include "infer/exchange.hpp"
 #include "models/weights_file.hpp"
@@ -37,6 +38,7 @@ std::optional<Config> read_config(const ImportOptions& options) {
     std::fwrite(text.data(), 1, text.size(), stderr);
     return std::nullopt;
   }
+  resolve_vocabulary(loaded);
   return std::move(loaded.config);
 }
 

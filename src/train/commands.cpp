@@ -2,6 +2,7 @@
 #include "train/commands.hpp"
 
 #include "config/load.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 #include "train/data.hpp"
 #include "train/startup.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "config/explain.hpp"
 #include "core/error.hpp"
-#include "train/foreign.hpp"
+#include "train/late_errors.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ int validate_and_report(const std::string& path,
     return validate_one(path, options, data);
   } catch (const Error& error) {
     std::fflush(stdout);
-    write_error(error);
+    write_error(error, options.more.json_diagnostics);
     return error.exit_code();
   }
 }

@@ -80,7 +80,8 @@ int plan_loaded(const Loaded& loaded, const PlanOptions& options) {
   const Config& config = loaded.config;
   const std::optional<OpenedData> data = data_of(config);
   if (data) {
-    const int code = report_findings(check_with_data(loaded, *data->train), true);
+    const int code = report_findings(
+        check_with_data(loaded, *data->train), true, options.config.json_diagnostics);
     if (code != 0) {
       return code;
     }

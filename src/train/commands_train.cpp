@@ -6,6 +6,7 @@
 #include "train/commands_config.hpp"
 #include "train/environment.hpp"
 #include "train/failure_record.hpp"
+#include "train/late_errors.hpp"
 #include "train/session.hpp"
 #include "train/signals.hpp"
 #include "train/spawn.hpp"
@@ -61,11 +62,16 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWat
     session.reset();
     return code;
   };
-  return with_places(*loaded, [&] {
-    return run_connected(Config(loaded->config), launch, train, [&](const RunFailure& failure) {
-      failures.write(failure);
-    });
-  });
+  // Of several ranks, which end elsewhere, the first tells why, whichever has failed.
+  const bool tells = options.config.json_diagnostics && launch.world_size > 1 && launch.rank == 0;
+  const auto note_failure = [&](const RunFailure& failure) {
+    failures.write(failure);
+    if (tells && loaded) {
+      print_json(to_diagnostic(failure, *loaded));
+    }
+  };
+  return with_places(
+      *loaded, [&] { return run_connected(Config(loaded->config), launch, train, note_failure); });
 }
 
 }  // namespace

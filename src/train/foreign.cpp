@@ -1,16 +1,13 @@
 // How is a foreign error recognised? By its type where it has one, else by its text.
 #include "train/foreign.hpp"
 
-#include "core/color.hpp"
 #include "core/log.hpp"
 #include "train/commands.hpp"
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <new>
 #include <source_location>
-#include <unistd.h>
 
 namespace colossal {
 
@@ -51,11 +48,6 @@ Error to_error(const std::exception& error) {
 
 std::string to_text(const Error& error) {
   return log::error_text(error) + "\n";
-}
-
-void write_error(const Error& error) {
-  const std::string text = to_text(error);
-  fmt::print(stderr, "{}", use_color(STDERR_FILENO) ? paint_severity(text) : text);
 }
 
 }  // namespace colossal

@@ -20,7 +20,4 @@ namespace colossal {
 /// One message for stderr, with a final newline: the id ends the first line.
 [[nodiscard]] std::string to_text(const Error& error);
 
-/// Writes to_text() to stderr, with colours where --color allows.
-void write_error(const Error& error);
-
 }  // namespace colossal

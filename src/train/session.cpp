@@ -184,8 +184,9 @@ int TrainSession::run_all() {
 
 int TrainSession::check_data() {
   return std::stoi(decide_on_rank_0(world_.comm(), [this] {
-    return std::to_string(
-        report_findings(check_with_data(loaded_, *data_.train), speaks(world_.launch())));
+    return std::to_string(report_findings(check_with_data(loaded_, *data_.train),
+                                          speaks(world_.launch()),
+                                          options_.config.json_diagnostics));
   }));
 }
 

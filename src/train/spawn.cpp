@@ -8,6 +8,7 @@
 #include "train/commands_config.hpp"
 #include "train/environment.hpp"
 #include "train/failure_record.hpp"
+#include "train/late_errors.hpp"
 #include "train/restart.hpp"
 #include "train/run_dir.hpp"
 #include "train/startup.hpp"
@@ -35,9 +36,9 @@ fs::path log_of(const fs::path& run, int rank, fs::file_time_type since) {
 }
 
 /// Whether data and output folder are as the configuration needs them: the exit code.
-int check_host(const Loaded& loaded) {
+int check_host(const Loaded& loaded, bool json) {
   const Config& config = loaded.config;
-  const int code = report_findings(check_with_data(loaded, *open_data(config).train), true);
+  const int code = report_findings(check_with_data(loaded, *open_data(config).train), true, json);
   if (code == 0) {  // else no folder is made for it
     blaming("run.output_dir",
             [&] { check_writable(config.run.output_dir, make_plan(config, 0).checkpoint_bytes); });
@@ -60,31 +61,32 @@ Launchable check_before_spawn(const TrainOptions& options) {
   const int processes = processes_of(*options.nproc, unsized);
   load.world_size = processes;
   load.world_origin = fmt::format("--nproc {}", *options.nproc);
-  const std::optional<Loaded> loaded =
-      load_or_report(options.config.config, load, true, options.config.json_diagnostics);
+  const bool json = options.config.json_diagnostics;
+  std::optional<Loaded> loaded = load_or_report(options.config.config, load, true, json);
   if (!loaded) {
-    return {.processes = processes, .exit_code = kConfigExit, .output_dir = {}};
+    return {.processes = processes, .exit_code = kConfigExit, .loaded = {}};
   }
-  const Config& config = loaded->config;
-  set_console(config.logging.console);
-  Launchable launchable{
-      .processes = processes, .exit_code = 0, .output_dir = config.run.output_dir};
+  set_console(loaded->config.logging.console);
+  Launchable launchable{.processes = processes, .exit_code = 0, .loaded = std::move(*loaded)};
   if (processes > 1 || options.max_restarts > 0) {  // else the one rank checks for itself
-    launchable.exit_code = with_places(*loaded, [&] { return check_host(*loaded); });
+    launchable.exit_code =
+        with_places(launchable.loaded, [&] { return check_host(launchable.loaded, json); });
   }
   return launchable;
 }
 
 std::vector<std::string> rank_arguments(const TrainOptions& options) {
+  // What a rank fails with is told by its launcher, in one form.
   std::vector<std::string> arguments =
-      with_option(without_nproc(options.arguments), "--run-time=" + options.config.run_time);
+      with_option(without_options(without_nproc(options.arguments), {"--diagnostics"}),
+                  "--run-time=" + options.config.run_time);
   // Restarts leave --overwrite out, and checkpoint.resume must not take its place.
   return options.overwrite && !options.resume ? with_option(std::move(arguments), "--resume=never")
                                               : arguments;
 }
 
 int spawn_ranks(const Launchable& launchable, const TrainOptions& options) {
-  const fs::path run = launchable.output_dir;
+  const fs::path run = launchable.loaded.config.run.output_dir;
   double since = unix_time();
   auto file_since = fs::file_time_type::clock::now();
   const std::vector<std::string> arguments = rank_arguments(options);
@@ -114,6 +116,9 @@ int spawn_ranks(const Launchable& launchable, const TrainOptions& options) {
   if (outcome.between_starts) {
     // What the failed ranks had saved is all that a stop on request could have left.
     return newest_checkpoint(run) ? kStoppedExit : outcome.exit_code;
+  }
+  if (outcome.failure && options.config.json_diagnostics) {
+    print_json(to_diagnostic(*outcome.failure, launchable.loaded));
   }
   if (outcome.exit_code != 0 && outcome.exit_code != kStoppedExit && !options.dry_run) {
     settle_run(run, {outcome.exit_code, outcome.failure, since, true});

@@ -13,7 +13,7 @@ namespace colossal {
 struct Launchable {
   int processes = 1;
   int exit_code = 0;  ///< of what stands in the way; reported already
-  std::string output_dir;
+  Loaded loaded;      ///< the configuration of the ranks, if nothing does
 };
 
 /// How `train` loads its configuration, without the number of processes.

@@ -2,12 +2,12 @@
 #include "train/startup.hpp"
 
 #include "comm/launch.hpp"
-#include "config/explain.hpp"
 #include "core/error.hpp"
 #include "data/dataset.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "train/commands.hpp"
 #include "train/foreign.hpp"
+#include "train/late_errors.hpp"
 #include "train/rank_device.hpp"
 #include "train/trainer.hpp"
 
@@ -36,9 +36,9 @@ WorldTimeouts timeouts(const CommConfig& comm) {
   return {milliseconds(comm.init_timeout_seconds), milliseconds(comm.timeout_seconds)};
 }
 
-void print_diagnostics(const std::vector<Diagnostic>& diagnostics) {
-  const std::string text = render(diagnostics, diagnostic_form(false, STDERR_FILENO));
-  std::fwrite(text.data(), 1, text.size(), stderr);
+void print_diagnostics(const std::vector<Diagnostic>& diagnostics, bool json) {
+  const std::string text = render(diagnostics, diagnostic_form(json, STDERR_FILENO));
+  std::fwrite(text.data(), 1, text.size(), json ? stdout : stderr);
 }
 
 /// Stops all ranks; a world of one has nobody to tell.
@@ -79,10 +79,8 @@ std::optional<Loaded> load_or_report(const std::filesystem::path& path,
 }
 
 std::optional<Loaded> accept_or_report(Loaded loaded, bool print, bool json) {
-  if (print && json) {
-    fmt::print("{}", render(loaded.diagnostics, DiagnosticForm::json));
-  } else if (print) {
-    print_diagnostics(loaded.diagnostics);
+  if (print) {
+    print_diagnostics(loaded.diagnostics, json);
   }
   if (loaded.has_errors()) {
     return std::nullopt;
@@ -94,20 +92,11 @@ std::optional<Loaded> accept_or_report(Loaded loaded, bool print, bool json) {
   return loaded;
 }
 
-int report_findings(const DataFindings& findings, bool print) {
+int report_findings(const DataFindings& findings, bool print, bool json) {
   if (print || findings.exit_code != 0) {
-    print_diagnostics(findings.diagnostics);
+    print_diagnostics(findings.diagnostics, json);
   }
   return findings.exit_code;
-}
-
-void resolve_vocabulary(Loaded& loaded) {
-  Config& config = loaded.config;
-  if (config.model.vocab_size == 0 && config.data.tokenizer) {
-    config.model.vocab_size = blaming(
-        "data.tokenizer.path", [&] { return open_tokenizer(*config.data.tokenizer)->size(); });
-    loaded.origins["model.vocab_size"].file = "derived(data.tokenizer)";
-  }
 }
 
 log::Level log_level(LogLevel level) noexcept {
@@ -184,7 +173,7 @@ bool speaks(const LaunchOptions& launch) {
   return launch.mode != "spawn" && launch.local_rank == 0;
 }
 
-void print_error(const Error& error) {
+void print_error(const Error& error, bool json) {
   const bool alike = error.kind() == ErrorKind::usage || error.kind() == ErrorKind::config;
   bool silent = false;
   try {
@@ -194,7 +183,7 @@ void print_error(const Error& error) {
     silent = false;  // the launcher's variables are what is wrong
   }
   if (!silent) {
-    write_error(error);
+    write_error(error, json);
   }
 }
 

@@ -31,10 +31,6 @@ namespace colossal {
 /// As load_or_report for what was loaded already.
 [[nodiscard]] std::optional<Loaded> accept_or_report(Loaded loaded, bool print, bool json = false);
 
-/// Gives model.vocab_size `auto` the size of a tokenizer that has files; part of phase P7, so that
-/// `validate` reads no data. Errors: data, as open_tokenizer().
-void resolve_vocabulary(Loaded& loaded);
-
 /// Gives the console of this process the form of logging.console.
 void set_console(ConsoleForm form);
 /// Whether this process writes more than warnings and errors into its log file (logging.ranks).
@@ -45,8 +41,9 @@ void record_rank(const World& world);
 /// logging.level as the log knows it.
 [[nodiscard]] log::Level log_level(LogLevel level) noexcept;
 
-/// Writes what check_with_data() found and returns its exit code; `print`: warnings alone, too.
-[[nodiscard]] int report_findings(const DataFindings& findings, bool print);
+/// Writes what check_with_data() found, as accept_or_report() does, and returns its exit code;
+/// `print`: warnings alone, too.
+[[nodiscard]] int report_findings(const DataFindings& findings, bool print, bool json = false);
 
 /// The plan that `plan` prints and `train` stores. `eval` may be null.
 [[nodiscard]] PlanReport plan_with_data(const Config& config,
@@ -80,9 +77,9 @@ void refuse_nested_launch(const LaunchOptions& launch);
 /// launcher has printed it already after `--nproc`.
 [[nodiscard]] bool speaks(const LaunchOptions& launch);
 
-/// Writes an error that ends this process to stderr, its id at the end of the first line. A mistake
-/// that all ranks of a host find alike is told by one of them.
-void print_error(const Error& error);
+/// Writes an error that ends this process, as write_error() does. A mistake that all ranks of a
+/// host find alike is told by one of them.
+void print_error(const Error& error, bool json);
 
 /// Connects the ranks and runs `body` in each. An error after that stops all ranks by World::abort;
 /// in a world of one it is rethrown. `on_failure` hears of it first, and of a failure of any other

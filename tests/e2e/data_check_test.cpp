@@ -1,5 +1,6 @@
 // Are the rules that need data found by every command, once, before a rank exists?
 #include "e2e/program.hpp"
+#include "support/free_port.hpp"
 
 #include <fmt/format.h>
 
@@ -115,6 +116,105 @@ TEST_CASE("what only this machine can tell is told at the key, by one rank and b
       }
     }
   }
+}
+
+TEST_CASE("late errors are JSON where asked for, one object from one rank or two", "[data_check]") {
+  const TempDir folder;
+  write_file(folder.path() / "file", "");
+  const std::string file = (folder.path() / "file").string();
+  struct Row {
+    const char* id;
+    int code;
+    std::string lines;  ///< the place is behind the @
+    const char* path;
+  };
+  const std::string text =
+      "model: {vocab_size: null}\neval: {at_end: false}\ndata: {type: text, seq_length: 16, ";
+  const std::vector<Row> rows = {
+      {"output-not-writable", 3, "run: {output_dir: @" + file + "}", "run.output_dir"},
+      {"checkpoint-required", 5, "checkpoint: {resume: @require}", "checkpoint.resume"},
+      {"data-empty", 4, text + "train: @[file], tokenizer: {type: byte}}", "data.train"},
+      {"pattern-unused", 3, "optimizer: {no_decay: @['*layernorm*']}", "optimizer.no_decay"}};
+  const fs::path config = folder.path() / "config.yaml";
+  for (const Row& row : rows) {
+    std::string whole = "extends: " + data_file("tiny.yaml") + "\n# a comment\n" + row.lines + "\n";
+    const std::size_t at = whole.find('@');
+    whole.erase(at, 1);
+    write_file(config, whole);
+    const std::string run = (folder.path() / "run").string();
+    for (const char* processes : {"1", "2"}) {
+      Arguments arguments = {
+          "train", config.string(), "--nproc", processes, "--diagnostics", "json"};
+      if (row.lines.find("output_dir") == std::string::npos) {
+        arguments.insert(arguments.end(), {"--output-dir", run});
+      }
+      const Outcome outcome = run_expecting(row.code, arguments);
+      INFO(whole << "\n" << outcome.out << "\n" << outcome.err);
+      CHECK(count(outcome.out, "\"severity\":\"error\"") == 1);
+      const Json told = last_line(outcome);
+      CHECK(told.at("id") == row.id);
+      CHECK(told.at("severity") == "error");
+      CHECK(told.at("path") == row.path);
+      CHECK_FALSE(told.at("message").get<std::string>().empty());
+      CHECK(fmt::format("{}:{}:{}",
+                        told.at("file").get<std::string>(),
+                        told.at("line").get<int>(),
+                        told.at("column").get<int>()) == place_in(config, whole, at));
+      CHECK((processes[0] == '2' || count(outcome.err, "error: ") == 0));
+    }
+  }
+}
+
+TEST_CASE("errors without a key, and of every command that has --diagnostics, are JSON too",
+          "[data_check]") {
+  const Case empty(
+      "train: {steps: 2, global_batch_size: 2, precision: fp32}\n"
+      "optimizer: {type: adamw, lr: 1e-3}\n");
+  write_file(empty.config().parent_path() / "train.txt", "");
+  const std::string file = empty.config().string();
+  for (const Arguments& arguments :
+       {Arguments{"validate", "--data", file}, Arguments{"plan", file}}) {
+    const Outcome outcome = run_expecting(4, joined({arguments, {"--diagnostics", "json"}}));
+    INFO(outcome.out << outcome.err);
+    const Json told = Json::parse(outcome.out);
+    CHECK(told.at("id") == "data-empty");
+    CHECK(told.at("path") == "data.train");
+    CHECK(told.at("line") == 4);
+    CHECK(outcome.err.empty());
+  }
+  const Case small(
+      "train: {steps: 2, global_batch_size: 16, precision: fp32}\n"
+      "optimizer: {type: adamw, lr: 1e-3}\n");
+  const Outcome planned =
+      run_expecting(4, {"plan", small.config().string(), "--diagnostics", "json"});
+  CHECK(Json::parse(planned.out).at("id") == "data-too-small");
+  CHECK(planned.err.empty());
+  const Outcome usage = run_expecting(
+      2, {"train", small.config().string(), "--diagnostics", "json", "--max-restarts", "2"});
+  const Json told = Json::parse(usage.out);
+  CHECK(told.at("id") == "restarts-without-nproc");
+  CHECK(told.at("file") == "");
+  CHECK(told.at("path") == "");
+  CHECK(told.at("fix").get<std::string>().starts_with("add --nproc 1"));
+  CHECK(usage.err.empty());
+}
+
+TEST_CASE("ranks of another launcher tell a late error as JSON once", "[data_check]") {
+  const TempDir folder;
+  const std::string run = (folder.path() / "run").string();
+  const int port = free_port();
+  const Arguments train = train_tiny(run, {"--resume", "require", "--diagnostics", "json"});
+  Program first(train, torchrun_rank(0, 2, port));
+  Program second(train, torchrun_rank(1, 2, port));
+  const Outcome one = first.wait();
+  const Outcome two = second.wait();
+  INFO(one.out << one.err << two.out << two.err);
+  const Json told = Json::parse(one.out);
+  CHECK(told.at("id") == "checkpoint-required");
+  CHECK(told.at("path") == "checkpoint.resume");
+  CHECK(told.at("file") == "--resume");
+  CHECK(two.out.empty());
+  CHECK(count(one.err + two.err, "[checkpoint-required]") == 1);
 }
 
 TEST_CASE("a pattern that matches no parameter", "[data_check]") {

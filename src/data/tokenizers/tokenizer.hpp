@@ -13,6 +13,8 @@
 
 namespace colossal {
 
+struct Loaded;
+
 /// Number of a token; every id is in [0, Tokenizer::size()).
 using TokenId = std::int32_t;
 
@@ -51,6 +53,10 @@ class Tokenizer {
 /// one without files, whose ids cannot change.
 [[nodiscard]] std::string stored_fingerprint(const TokenizerConfig& config,
                                              const Tokenizer& tokenizer);
+
+/// Gives model.vocab_size `auto` the size of a tokenizer that has files; part of phase P7, so that
+/// `validate` reads no data. Errors: those of open_tokenizer(), of the key data.tokenizer.path.
+void resolve_vocabulary(Loaded& loaded);
 
 /// The id that joins documents. Errors: data "tokenizer-eod" if the vocabulary has none.
 [[nodiscard]] TokenId require_eod(const Tokenizer& tokenizer);

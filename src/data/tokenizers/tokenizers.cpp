@@ -1,4 +1,5 @@
 // Which tokenizers exist? One line each.
+#include "config/load.hpp"
 #include "core/error.hpp"
 #include "data/tokenizers/bpe.hpp"
 #include "data/tokenizers/byte.hpp"
@@ -24,6 +25,15 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerConfig& config) {
 
 std::string stored_fingerprint(const TokenizerConfig& config, const Tokenizer& tokenizer) {
   return config.type == TokenizerType::byte ? "" : tokenizer.fingerprint();
+}
+
+void resolve_vocabulary(Loaded& loaded) {
+  Config& config = loaded.config;
+  if (config.model.vocab_size == 0 && config.data.tokenizer) {
+    config.model.vocab_size = blaming(
+        "data.tokenizer.path", [&] { return open_tokenizer(*config.data.tokenizer)->size(); });
+    loaded.origins["model.vocab_size"].file = "derived(data.tokenizer)";
+  }
 }
 
 TokenId require_eod(const Tokenizer& tokenizer) {
