@@ -50,18 +50,32 @@ std::optional<Config> read_config(const RunState& state, const std::vector<std::
   return std::move(loaded.config);
 }
 
+/// What would give the ids of a model a text.
+const char* way_to_text(DataType type) {
+  return type == DataType::tokens
+             ? "name the one that made the token files: --set 'data.tokenizer={type: bpe, path: "
+               "FILE}'"
+             : "generate with a model that was trained on data.type text, or on tokens";
+}
+
 std::unique_ptr<Tokenizer> open_tokenizer_of(const Config& config, const RunState& state) {
-  check(
-      config.data.tokenizer.has_value(),
-      ErrorKind::config,
-      "no-tokenizer",
-      "the checkpoint was trained on data.type {} without a tokenizer: its token ids stand for no "
-      "text\n  fix   name one with --set data.tokenizer=..., where data.type takes one",
-      yaml_word(config.data.type));
+  check(config.data.tokenizer.has_value(),
+        ErrorKind::config,
+        "no-tokenizer",
+        "the checkpoint was trained on data.type {} without a tokenizer: its token ids stand for "
+        "no text\n  fix   {}",
+        yaml_word(config.data.type),
+        way_to_text(config.data.type));
   std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(*config.data.tokenizer);
-  const bool has_files = config.data.tokenizer->type != TokenizerType::byte;
   check_tokenizer(tokenizer_part(state.data_fingerprint),
-                  has_files ? tokenizer->fingerprint() : "");
+                  stored_fingerprint(*config.data.tokenizer, *tokenizer));
+  check(config.model.vocab_size >= tokenizer->size(),
+        ErrorKind::data,
+        "vocab-too-small",
+        "the tokenizer has {} ids and the model {}: another one has made what it was trained on\n"
+        "  fix   name that one with --set data.tokenizer=...",
+        tokenizer->size(),
+        config.model.vocab_size);
   return tokenizer;
 }
 

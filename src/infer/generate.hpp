@@ -22,8 +22,8 @@ struct GenerateOptions {
 /// Prints each prompt with its continuation to stdout as it comes, speed and load time to stderr.
 /// Reads only the weights of the checkpoint; needs no training data. Returns the exit code. Errors:
 /// usage "out-of-range"; config "not-generative", "no-tokenizer"; data "empty-prompt",
-/// "prompt-too-long", "token-range" and those of the tokenizer; checkpoint; numerics
-/// "nonfinite-logits"; environment "output-write".
+/// "prompt-too-long", "token-range", "vocab-too-small" and those of the tokenizer; checkpoint;
+/// numerics "nonfinite-logits"; environment "output-write".
 int run_generate(const GenerateOptions& options);
 
 }  // namespace colossal

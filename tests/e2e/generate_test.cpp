@@ -222,8 +222,10 @@ TEST_CASE("generate refuses what it cannot do", "[generate]") {
 TEST_CASE("generate needs a tokenizer", "[generate]") {
   const TempDir folder;
   run_expecting(0, train_tiny(folder.path()));  // synthetic ids
-  require_error(
-      {"generate", "--checkpoint", folder.path().string(), "--prompt", "a"}, 3, "no-tokenizer");
+  const Arguments generate = {"generate", "--checkpoint", folder.path().string(), "--prompt", "a"};
+  require_error(generate, 3, "no-tokenizer");
+  CHECK(count(run_expecting(3, generate).err, "trained on data.type text, or on tokens") == 1);
+  require_error(joined({generate, {"--set", "data.tokenizer={type: byte}"}}), 3, "unused-section");
 }
 
 TEST_CASE("generate finds damaged weights", "[generate]") {
