@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 namespace colossal::detail {
 namespace {
@@ -19,7 +20,7 @@ class Reader : public Visitor {
  public:
   Reader(const KeyTree& tree, Origins& origins, Report& report)
       : origins_(origins), report_(report), what_(tree.what), paths_(tree.paths) {
-    levels_.push_back({&tree.root, "", {}, "", 0, false});
+    levels_.push_back({&tree.root, "", {}, {}, 0, false});
     Origin top = tree.root.origin;
     top.line = 1;
     top.col = 1;
@@ -80,8 +81,8 @@ class Reader : public Visitor {
         shown_[path] = std::move(hidden);
       }
     }
-    if (key == "type") {
-      note_variant(node, std::get<EnumSlot>(slot), !spec.required);
+    if (spec.selects) {
+      note_variant(node, key, slot, !spec.required);
     }
   }
 
@@ -99,12 +100,7 @@ class Reader : public Visitor {
       if (report_slip(*node, path, report_)) {
         return false;
       }
-      report_
-          .error("wrong-type",
-                 path,
-                 node->origin,
-                 fmt::format("{} is {}, not a mapping", path, kind_text(*node)))
-          .fix = fmt::format("write `{}: {{...}}`", key);
+      report_kind(*node, path, "mapping", fmt::format("write `{}: {{...}}`", key));
       return false;
     }
     if (node == nullptr && (spec.required || !present)) {
@@ -114,7 +110,7 @@ class Reader : public Visitor {
     if (node != nullptr) {
       origins_.set_section(path, node->key_origin);
     }
-    levels_.push_back({node, path, {}, "", 0, node == nullptr});
+    levels_.push_back({node, path, {}, {}, 0, node == nullptr});
     return true;
   }
 
@@ -130,18 +126,13 @@ class Reader : public Visitor {
     const std::string path = path_of(key);
     levels_.back().known.emplace_back(key);
     if (node != nullptr && node->kind != Node::Kind::list) {
-      report_
-          .error("wrong-type",
-                 path,
-                 node->origin,
-                 fmt::format("{} is {}, not a list", path, kind_text(*node)))
-          .fix = fmt::format("write `{}: [{{...}}]`", key);
+      report_kind(*node, path, "list", fmt::format("write `{}: [{{...}}]`", key));
       node = nullptr;
     }
     if (node != nullptr) {
       origins_.set(path, node->origin);
     }
-    levels_.push_back({node, path, {}, "", 0, true});
+    levels_.push_back({node, path, {}, {}, 0, true});
     return node == nullptr ? 0 : node->children.size();
   }
 
@@ -149,16 +140,11 @@ class Reader : public Visitor {
     const Node& node = levels_.back().map->children[index];
     const std::string path = fmt::format("{}[{}]", levels_.back().path, index);
     if (node.kind != Node::Kind::map) {
-      report_
-          .error("wrong-type",
-                 path,
-                 node.origin,
-                 fmt::format("{} is {}, not a mapping", path, kind_text(node)))
-          .fix = "write {key: value, ...}";
+      report_kind(node, path, "mapping", "write {key: value, ...}");
       return false;
     }
     origins_.set_section(path, node.origin);
-    levels_.push_back({&node, path, {}, "", 0, false});
+    levels_.push_back({&node, path, {}, {}, 0, false});
     return true;
   }
 
@@ -169,8 +155,8 @@ class Reader : public Visitor {
     const Node* map;  ///< nullptr: the section is not in the file
     std::string path;
     std::vector<std::string> known;
-    std::string_view variant;  ///< word of `type`; empty if there is none or it was wrong
-    int variant_layer;
+    Selected by;  ///< no word if there is no such key or its word was wrong
+    int by_layer;
     bool silent;  ///< absence of keys was already reported
   };
 
@@ -232,56 +218,68 @@ class Reader : public Visitor {
   void keep_null(std::string_view key, const std::string& path, const Spec& spec) {
     const Node* map = levels_.back().map;
     const Node* node = map == nullptr ? nullptr : map->find(key);
-    if (spec.null_is_value && node != nullptr && variant_applies(spec, levels_.back().variant)) {
+    if (spec.null_is_value && node != nullptr && variant_applies(spec, levels_.back().by.word)) {
       origins_.set(path, node->origin);
     }
   }
 
-  void note_variant(const Node* node, const EnumSlot& slot, bool has_default) {
+  void note_variant(const Node* node, std::string_view key, const Slot& slot, bool has_default) {
     Level& level = levels_.back();
-    const bool valid =
-        node == nullptr
-            ? has_default
-            : std::find(slot.words.begin(), slot.words.end(), node->text) != slot.words.end();
-    level.variant = valid ? slot.words[*slot.value] : std::string_view();
-    // A null that undid the type of a lower layer changes the type as well.
-    const Node* written = level.map == nullptr ? nullptr : level.map->find("type");
-    level.variant_layer = written == nullptr ? 0 : written->layer;
+    const auto& words = std::get<EnumSlot>(slot).words;
+    const bool valid = node == nullptr
+                           ? has_default
+                           : std::find(words.begin(), words.end(), node->text) != words.end();
+    level.by = selected_by(key, slot);
+    level.by.word = valid ? level.by.word : std::string_view();
+    // A null that undid the word of a lower layer changes it as well.
+    const Node* written = level.map == nullptr ? nullptr : level.map->find(key);
+    level.by_layer = written == nullptr ? 0 : written->layer;
   }
 
-  /// Whether the key belongs to another `type`. One inherited from an earlier layer than the type
-  /// is dropped.
+  void report_kind(const Node& node,
+                   const std::string& path,
+                   std::string_view wanted,
+                   std::string fix) {
+    std::string text = fmt::format("{} is {}, not a {}", path, kind_text(node), wanted);
+    report_.error("wrong-type", path, node.origin, std::move(text)).fix = std::move(fix);
+  }
+
+  /// Whether the key belongs to another word of the key that selects. One inherited from an earlier
+  /// layer than that word is dropped.
   bool wrong_variant(const Node& node, const Spec& spec) {
     const Level& level = levels_.back();
-    if (level.variant.empty() || variant_applies(spec, level.variant)) {
+    if (level.by.word.empty() || variant_applies(spec, level.by.word)) {
       return false;
     }
     const std::string path = path_of(node.key);
+    const std::string by = path_of(level.by.key);
+    const std::string now = fmt::format("{} {}", level.by.key, level.by.word);
     const std::string message =
-        fmt::format("{} belongs to {}.type {}", path, level.path, either_word(spec.variant));
-    if (node.layer < level.variant_layer) {
+        fmt::format("{} belongs to {} {}", path, by, either_word(spec.variant));
+    if (node.layer < level.by_layer) {
       report_.note("dropped-by-type",
                    path,
                    node.key_origin,
-                   fmt::format("{}; it is dropped with type {}", message, level.variant));
+                   fmt::format("{}; it is dropped with {}", message, now));
       return true;
     }
-    Diagnostic& error =
-        report_.error("unused-section",
-                      path,
-                      node.key_origin,
-                      fmt::format("{}; with type {} it has no effect", message, level.variant));
+    const bool preset = path == "model.preset";
+    const std::string text =
+        preset ? fmt::format("preset {} is not of {} {}", node.text, by, level.by.word)
+               : fmt::format("{}; with {} it has no effect", message, now);
+    Diagnostic& error = preset ? report_.error("preset-type", path, node.origin, text)
+                               : report_.error("unused-section", path, node.key_origin, text);
     error.value = flow_text(node);
-    error.related.push_back(
-        {path_of("type"), std::string(level.variant), origins_.of(path_of("type"))});
-    error.fix = fmt::format("remove it, or set type: {}", either_word(spec.variant));
+    error.related.push_back({by, std::string(level.by.word), origins_.of(by)});
+    error.fix = fmt::format("remove it, or set {}: {}", level.by.key, either_word(spec.variant));
     return true;
   }
 
   void require(std::string_view key, const Spec& spec) {
     const Level& level = levels_.back();
     const bool lifted = !spec.unless.empty() && value_of(spec.unless) != nullptr;
-    const bool other = !variant_applies(spec, level.variant);
+    const std::string_view words = required_words(spec);
+    const bool other = !words.empty() && !among_words(level.by.word, words);
     if (!spec.required || level.silent || lifted || other) {
       return;
     }

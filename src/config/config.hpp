@@ -28,6 +28,7 @@ enum class TokenizerType : std::uint8_t { byte, bpe, wordpiece };
 enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
 enum class GradDtype : std::uint8_t { automatic, fp32, same };
 enum class RecomputeMode : std::uint8_t { none, selective, full };
+enum class InputOffload : std::uint8_t { none, cpu };
 enum class NonFinite : std::uint8_t { stop, skip };
 enum class CudaGraph : std::uint8_t { automatic, on, off };
 enum class LossReduction : std::uint8_t { token, micro_batch };
@@ -123,6 +124,7 @@ struct ActivationCheckpointConfig {
   std::int64_t every = 1;                   ///< blocks per checkpoint
   std::optional<std::int64_t> blocks = {};  ///< only the first of each stage; unset = auto: all
   std::vector<std::string> recompute = {"gelu", "norm"};  ///< selective only
+  InputOffload offload = InputOffload::none;  ///< where the inputs of blocks that run again wait
 };
 
 /// YAML section `train.batch_ramp`: the global batch grows to train.global_batch_size.

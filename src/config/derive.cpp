@@ -72,6 +72,10 @@ void fill_vocabulary(Config& config, Origins& origins, Report& report) {
                                    "model.vocab_size is required without a tokenizer");
   error.why = "synthetic data and token files do not say how many ids there are";
   error.fix = "add `vocab_size: 256` to `model`, or a preset";
+  if (config.data.type == DataType::tokens) {
+    error.fix +=
+        ", or the tokenizer that made the files: `tokenizer: {type: bpe, path: FILE}` to `data`";
+  }
 }
 
 void require_sequence(const Config& config, const Origins& origins, Report& report) {

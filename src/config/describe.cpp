@@ -67,7 +67,7 @@ void describe(Visitor& v, RunConfig& c) {
 }
 
 void describe(Visitor& v, ModelConfig& c) {
-  v.field("type", c.type, {.help = "model family: gpt, or mlp, a classifier of rows of features", .required = true, .resume = kMustMatch});
+  v.field("type", c.type, {.help = "model family: gpt, or mlp, a classifier of rows of features", .required = true, .selects = true, .resume = kMustMatch});
   v.field("preset", c.preset, {.help = "named size that fills num_layers, hidden_size, num_heads, vocab_size and max_seq_length", .variant = "gpt", .words = preset_names()});
   v.field("num_layers", c.num_layers, {.help = "transformer blocks", .range = kLayers, .required = true, .unless = "preset", .variant = "gpt", .resume = kMustMatch});
   v.field("hidden_size", c.hidden_size, {.help = "width of the residual stream", .range = kSize, .required = true, .unless = "preset", .variant = "gpt", .resume = kMustMatch});
@@ -91,16 +91,16 @@ void describe(Visitor& v, ModelConfig& c) {
 }
 
 void describe(Visitor& v, TokenizerConfig& c) {
-  v.field("type", c.type, {.help = "byte: token ids are the bytes 0-255; bpe: byte-pair encoding of GPT-2 or LLaMA; wordpiece: BERT", .required = true, .resume = kMustMatch});
+  v.field("type", c.type, {.help = "byte: token ids are the bytes 0-255; bpe: byte-pair encoding of GPT-2 or LLaMA; wordpiece: BERT", .required = true, .selects = true, .resume = kMustMatch});
   v.field("path", c.path, {.help = "files of the tokenizer: vocab.json and merges.txt, tokenizer.json or vocab.txt; one of them, or their folder", .form = Form::path, .required = true, .variant = "bpe wordpiece"});
 }
 
 void describe(Visitor& v, DataConfig& c) {
-  v.field("type", c.type, {.help = "text: files of UTF-8 text; tokens: files of token ids, of Megatron-LM, llm.c or in HDF5; synthetic: generated token ids (for an mlp: features and classes), no files", .required = true, .resume = kMustMatch});
+  v.field("type", c.type, {.help = "text: files of UTF-8 text; tokens: files of token ids, of Megatron-LM, llm.c or in HDF5; synthetic: generated token ids (for an mlp: features and classes), no files", .required = true, .selects = true, .resume = kMustMatch});
   v.field("train", c.train, {.help = "training files or globs, in order; an item may be {path, weight}: with any weight, samples are drawn from the items by weight (default 1)", .form = Form::path, .required = true, .variant = "text tokens"});
   v.field("eval", c.eval, {.help = "evaluation files or globs, in order", .form = Form::path, .variant = "text tokens"});
   v.field("format", c.format, {.help = "format of token files; auto: megatron if an .idx lies beside the file, else by magic number; hdf5: a dataset `tokens` of whole numbers without filters, and `doc_offsets` (where documents begin, and the end) if documents matter", .variant = "tokens"});
-  v.optional_section("tokenizer", c.tokenizer, {.help = "how text becomes token ids", .required = true, .variant = "text", .resume = kMustMatch});
+  v.optional_section("tokenizer", c.tokenizer, {.help = "how text becomes token ids; of token files: what made them, by which generate reads and writes text", .required = true, .required_for = "text", .variant = "text tokens", .resume = kMustMatch});
   v.field("seq_length", c.seq_length, {.help = "tokens per sample; not for an mlp, whose samples are rows of features", .form = Form::count, .range = kSize, .derived = "1 for an mlp, else required", .resume = kMustMatch});
   v.field("packing", c.packing, {.help = "concat: all documents in a row, cut every seq_length tokens; greedy: several whole documents a sample; pad: one document a sample", .variant = "text tokens", .resume = kMustMatch});
   v.field("cross_document_attention", c.cross_document_attention, {.help = "false: tokens see their own document only, and positions start anew in each", .variant = "text tokens", .resume = kMustMatch});
@@ -127,6 +127,7 @@ void describe(Visitor& v, ActivationCheckpointConfig& c) {
   v.field("every", c.every, {.help = "full only: blocks between two kept inputs", .range = kSize});
   v.field("blocks", c.blocks, {.help = "full only: the first so many blocks with products; all, or auto: every one", .range = kSize, .auto_word = true, .all_word = true});
   v.field("recompute", c.recompute, {.help = "selective only: operations that run again in backward", .words = kRecomputed});
+  v.field("offload", c.offload, {.help = "full only: where the kept inputs wait for backward: none: on the device; cpu: in host memory, on a GPU copied beside the computation"});
 }
 
 void describe(Visitor& v, BatchRampConfig& c) {
@@ -165,7 +166,7 @@ void describe(Visitor& v, OptimizerGroup& c) {
 }
 
 void describe(Visitor& v, OptimizerConfig& c) {
-  v.field("type", c.type, {.help = "update rule", .required = true, .resume = kMustMatch});
+  v.field("type", c.type, {.help = "update rule", .required = true, .selects = true, .resume = kMustMatch});
   v.field("lr", c.lr, {.help = "peak learning rate", .range = above(0), .required = true, .resume = kNoted});
   v.field("weight_decay", c.weight_decay, {.help = "weight decay: decoupled from the gradient with adamw, lamb, lion and adafactor, added to it (L2) with adam, sgd and lars", .range = at_least(0), .resume = kNoted});
   v.field("no_decay", c.no_decay, {.help = "globs on names of parameters without weight decay", .resume = kNoted});
@@ -188,7 +189,7 @@ void describe(Visitor& v, OptimizerConfig& c) {
 }
 
 void describe(Visitor& v, SchedulerConfig& c) {
-  v.field("type", c.type, {.help = "shape of the learning rate after warm-up; one_cycle rises and falls by itself and moves the momentum too", .resume = kNoted});
+  v.field("type", c.type, {.help = "shape of the learning rate after warm-up; one_cycle rises and falls by itself and moves the momentum too", .selects = true, .resume = kNoted});
   v.field("warmup_steps", c.warmup_steps, {.help = "steps of linear warm-up", .form = Form::count, .range = at_least(0), .variant = kWarm, .resume = kNoted});
   v.field("warmup_ratio", c.warmup_ratio, {.help = "warm-up as a share of the run", .range = kFraction, .variant = kWarm, .resume = kNoted});
   v.one_of(kWarmups, false);
@@ -222,16 +223,16 @@ void describe(Visitor& v, NvmeConfig& c) {
 }
 
 void describe(Visitor& v, GeminiConfig& c) {
-  v.field("placement", c.placement, {.help = "where chunks live: static by the three fractions; cuda = static(1, 0, 0); cpu = static(1, 1, 1); const: within const_budget; auto: by measured memory"});
-  v.field("shard_param_frac", c.shard_param_frac, {.help = "static only: share of the weights that is sharded; 1 as zero stage 3, 0 as stage 2", .range = between(0, 1)});
-  v.field("offload_optim_frac", c.offload_optim_frac, {.help = "static only: share of the optimizer states in host memory", .range = between(0, 1)});
-  v.field("offload_param_frac", c.offload_param_frac, {.help = "static only: share of the weights in host memory; above 0 the two above must be 1", .range = between(0, 1)});
-  v.field("const_budget", c.const_budget, {.help = "const only: bytes of gathered weights on the device", .form = Form::bytes, .range = kBytes});
-  v.field("steady_cuda_cap_ratio", c.steady_cuda_cap_ratio, {.help = "auto only: share of the device in use after the measurement", .range = {.min = 0, .max = 1, .min_open = true}});
-  v.field("margin_ratio", c.margin_ratio, {.help = "auto only: share of the free margin given to optimizer states", .range = {.min = 0, .max = 1, .min_open = true}});
+  v.field("placement", c.placement, {.help = "where chunks live: static by the three fractions; cuda = static(1, 0, 0); cpu = static(1, 1, 1); const: within const_budget; auto: by measured memory", .selects = true});
+  v.field("shard_param_frac", c.shard_param_frac, {.help = "share of the weights that is sharded; 1 as zero stage 3, 0 as stage 2", .range = between(0, 1), .variant = "static"});
+  v.field("offload_optim_frac", c.offload_optim_frac, {.help = "share of the optimizer states in host memory", .range = between(0, 1), .variant = "static"});
+  v.field("offload_param_frac", c.offload_param_frac, {.help = "share of the weights in host memory; above 0 the two above must be 1", .range = between(0, 1), .variant = "static"});
+  v.field("const_budget", c.const_budget, {.help = "bytes of gathered weights on the device", .form = Form::bytes, .range = kBytes, .variant = "const"});
+  v.field("steady_cuda_cap_ratio", c.steady_cuda_cap_ratio, {.help = "share of the device in use after the measurement", .range = {.min = 0, .max = 1, .min_open = true}, .variant = "auto"});
+  v.field("margin_ratio", c.margin_ratio, {.help = "share of the free margin given to optimizer states", .range = {.min = 0, .max = 1, .min_open = true}, .variant = "auto"});
   v.field("chunk_size", c.chunk_size, {.help = "bytes of a chunk", .form = Form::bytes, .range = kBytes, .derived = "the size with the least waste", .auto_word = true});
   v.field("host_memory", c.host_memory, {.help = "host memory a rank may use for weights and states", .form = Form::bytes, .range = kBytes, .derived = "a rank's share of what the host has", .auto_word = true});
-  v.field("reserve", c.reserve, {.help = "share of the device that stays free", .range = kFraction});
+  v.field("reserve", c.reserve, {.help = "share of the device that stays free", .range = kFraction, .variant = "auto"});
   v.optional_section("nvme", c.nvme, {.help = "optimizer states on disk"});
 }
 

@@ -44,7 +44,7 @@ std::string explained(const KeyDoc& doc) {
   return fmt::format("  type     {}\n  default  {}{}\n  resume   {}\n  meaning  {}\n",
                      doc.type,
                      standard_of(doc),
-                     doc.variant.empty() ? "" : fmt::format(" (type {} only)", doc.variant),
+                     doc.variant.empty() ? "" : fmt::format(" ({} only)", doc.variant),
                      resume_text(doc.resume),
                      doc.help);
 }

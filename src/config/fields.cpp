@@ -1,4 +1,4 @@
-// How does a visitor keep its path, and to which types of a section does a key belong?
+// How does a visitor keep its path, and to which words of a section does a key belong?
 #include "config/fields.hpp"
 
 #include "config/tree.hpp"
@@ -20,8 +20,17 @@ bool among_words(std::string_view word, std::string_view list) {
   return false;
 }
 
-bool variant_applies(const Spec& spec, std::string_view type) {
-  return spec.variant.empty() || among_words(type, spec.variant);
+Selected selected_by(std::string_view key, const Slot& slot) {
+  const auto& choice = std::get<EnumSlot>(slot);
+  return {key, choice.words[*choice.value]};
+}
+
+bool variant_applies(const Spec& spec, std::string_view word) {
+  return spec.variant.empty() || among_words(word, spec.variant);
+}
+
+std::string_view required_words(const Spec& spec) {
+  return spec.required_for.empty() ? spec.variant : spec.required_for;
 }
 
 std::string either_word(std::string_view list) {

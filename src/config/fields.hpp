@@ -55,15 +55,17 @@ struct Spec {
   Form form = Form::plain;
   Range range = {};
   bool required = false;
-  std::string_view unless = {};  ///< a sibling key that lifts `required`
+  std::string_view required_for = {};  ///< with `required`: for these words of `variant` only
+  std::string_view unless = {};        ///< a sibling key that lifts `required`
   std::string_view derived =
       {};  ///< how the value is found when unset; a number is then 0 until it is derived
   bool auto_word = false;  ///< `auto` may be written for "unset"
   bool all_word = false;   ///< `all` may be, too, and is what "unset" is written as
   bool null_is_value =
-      false;  ///< a written null is a choice: the rule of `derived` does not fill it
+      false;             ///< a written null is a choice: the rule of `derived` does not fill it
+  bool selects = false;  ///< a word on which the other keys of its section depend; it comes first
   std::string_view variant =
-      {};  ///< only for these words of the section's `type`, with spaces between
+      {};  ///< only for these words of the key that selects, with spaces between
   std::span<const std::string_view> words =
       {};                  ///< texts a string may have; a path: besides a path; a list of whole
                            ///< numbers: in its place, the word i for the number -1 - i alone
@@ -78,8 +80,11 @@ struct Spec {
 /// Whether `word` is one of the words of `list`, which have spaces between them.
 [[nodiscard]] bool among_words(std::string_view word, std::string_view list);
 
-/// Whether a key of this variant applies in a section whose `type` is `type`.
-[[nodiscard]] bool variant_applies(const Spec& spec, std::string_view type);
+/// Whether a key of this variant applies in a section whose key that selects has this word.
+[[nodiscard]] bool variant_applies(const Spec& spec, std::string_view word);
+
+/// The words with which a required key is required; empty: with all of them.
+[[nodiscard]] std::string_view required_words(const Spec& spec);
 
 /// "cosine or linear" for "cosine linear".
 [[nodiscard]] std::string either_word(std::string_view list);
@@ -104,12 +109,21 @@ using Slot = std::variant<bool*,
                           std::vector<DataSource>*,
                           EnumSlot>;
 
+/// The key of a section that selects, and its word: both empty until it was met.
+struct Selected {
+  std::string_view key;
+  std::string_view word;
+};
+
+/// The key as the one that selects, with its present word.
+[[nodiscard]] Selected selected_by(std::string_view key, const Slot& slot);
+
 /// Walks over keys in YAML order; describe() calls it. Subclasses say what happens at each key.
 class Visitor {
  public:
   virtual ~Visitor() = default;
 
-  /// A scalar or list key. The key `type` is the discriminator of its section and comes first.
+  /// A scalar or list key.
   template <class T>
   void field(std::string_view key, T& value, const Spec& spec) {
     if constexpr (std::is_enum_v<T>) {

@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 namespace colossal {
 namespace detail {
 namespace {
@@ -67,6 +69,9 @@ class DocWriter : public PathVisitor {
  protected:
   void on_field(std::string_view key, const Slot& slot, const Spec& spec) override {
     const bool ranged = spec.range.min > -std::numeric_limits<double>::infinity();
+    if (spec.selects) {
+      selecting_[path_of("")] = key;
+    }
     KeyDoc doc = make(key, spec);
     doc.type = std::visit(TypeWord{spec}, slot);
     doc.type += ranged ? " " + range_text(spec.range) : "";
@@ -112,7 +117,9 @@ class DocWriter : public PathVisitor {
   [[nodiscard]] KeyDoc make(std::string_view key, const Spec& spec) const {
     KeyDoc doc;
     doc.path = path_of(key);
-    doc.variant = either_word(spec.variant);
+    if (!spec.variant.empty()) {
+      doc.variant = fmt::format("{} {}", selecting_.at(path_of("")), either_word(spec.variant));
+    }
     doc.help = spec.help;
     doc.resume = spec.resume;
     return doc;
@@ -122,16 +129,20 @@ class DocWriter : public PathVisitor {
     KeyDoc doc = make(key, spec);
     doc.section = true;
     doc.type = std::move(type);
-    doc.standard = spec.required ? "required" : present ? "optional" : "default null";
+    doc.standard = !spec.required ? (present ? "optional" : "default null")
+                   : spec.required_for.empty()
+                       ? "required"
+                       : fmt::format("required for {}", either_word(spec.required_for));
     docs_.push_back(std::move(doc));
   }
 
   std::vector<KeyDoc> docs_;
+  std::map<std::string, std::string_view> selecting_;  ///< by section: the key that selects
 };
 
 /// "number > 0; required; type text only"
 std::string facts(const KeyDoc& doc) {
-  const std::string variant = doc.variant.empty() ? "" : fmt::format("; type {} only", doc.variant);
+  const std::string variant = doc.variant.empty() ? "" : fmt::format("; {} only", doc.variant);
   return fmt::format("{}; {}{}", doc.type, doc.standard, variant);
 }
 
@@ -155,7 +166,7 @@ std::string row_markdown(const KeyDoc& doc) {
                      cell(doc.type),
                      cell(doc.standard),
                      cell(doc.help),
-                     doc.variant.empty() ? "" : fmt::format(" (type {} only)", doc.variant));
+                     doc.variant.empty() ? "" : fmt::format(" ({} only)", doc.variant));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ struct KeyDoc {
   bool section = false;
   std::string type;      ///< "count >= 1"
   std::string standard;  ///< "default 10", "default: num_heads", "required"
-  std::string variant;   ///< "text or tokens"; empty: all types
+  std::string variant;   ///< "type text or tokens"; empty: always
   std::string help;
   std::vector<std::string> words;  ///< that the value may be, if they are few
   ResumeClass resume = ResumeClass::free;

@@ -144,8 +144,6 @@ Json non_null(std::string_view key) {
 /// inherited.
 class SchemaWriter : public Visitor {
  public:
-  SchemaWriter() { levels_.push_back(Level{"", closed_object(), Json::object(), {}, {}, ""}); }
-
   /// The closed object of all keys; what must be there is needed unless another file is extended.
   [[nodiscard]] Json take() {
     Level& top = levels_.front();
@@ -190,28 +188,27 @@ class SchemaWriter : public Visitor {
         },
         slot);
     add_default(schema, slot, spec);
-    // null takes back what an inherited type needed, where the new one does not know the key.
+    // null takes back what an inherited word needed, where the new one does not know the key.
     if (!spec.required || !spec.unless.empty() || !spec.variant.empty()) {
       allow_null(schema);
     }
-    if (key == "type" && !spec.required) {
-      const auto& type = std::get<EnumSlot>(slot);
-      levels_.back().default_type = type.words[*type.value];
+    if (spec.selects) {
+      levels_.back().by = selected_by(key, slot);
+      levels_.back().standard = spec.required ? std::string_view() : levels_.back().by.word;
     }
     add(key, std::move(schema), spec);
   }
 
   bool enter(std::string_view key, bool /*present*/, const Spec& spec) override {
     add(key, Json::object(), spec);
-    levels_.push_back(Level{std::string(key), closed_object(), Json::object(), {}, {}, ""});
-    levels_.back().spec = spec;
+    levels_.push_back({.key = std::string(key), .spec = spec});
     return true;
   }
   void leave() override {
     Level level = std::move(levels_.back());
     levels_.pop_back();
     finish(level);
-    if (!level.spec.required) {
+    if (!level.spec.required || !level.spec.required_for.empty()) {
       level.schema["type"] = {"object", "null"};
     }
     Level& parent = levels_.back();
@@ -225,13 +222,11 @@ class SchemaWriter : public Visitor {
 
   std::size_t enter_list(std::string_view key, std::size_t /*size*/, const Spec& spec) override {
     add(key, Json::object(), spec);
-    levels_.push_back(Level{std::string(key), closed_object(), Json::object(), {}, {}, ""});
-    levels_.back().spec = spec;
+    levels_.push_back({.key = std::string(key), .spec = spec});
     return 1;
   }
   bool enter_item(std::size_t /*index*/) override {
-    levels_.push_back(Level{"items", closed_object(), Json::object(), {}, {}, ""});
-    levels_.back().spec.required = true;
+    levels_.push_back({.key = "items", .spec = {.required = true}});
     return true;
   }
   void leave_list() override {
@@ -247,12 +242,13 @@ class SchemaWriter : public Visitor {
 
  private:
   struct Level {
-    std::string key;
-    Json schema;
-    Json needs;
-    std::map<std::string, std::vector<std::string>> by_variant;  ///< keys that only one type knows
-    std::map<std::string, std::vector<std::string>> needed_by;   ///< keys that one type requires
-    std::string_view default_type;                               ///< empty: the type must be given
+    std::string key = {};
+    Json schema = closed_object();
+    Json needs = Json::object();
+    std::map<std::string, std::vector<std::string>> by_variant = {};  ///< that only one word knows
+    std::map<std::string, std::vector<std::string>> needed_by = {};   ///< that one word requires
+    Selected by = {};                                                 ///< who has these words
+    std::string_view standard = {};  ///< its default; empty: it must be given
     Spec spec = {};
   };
 
@@ -297,7 +293,9 @@ class SchemaWriter : public Visitor {
     const std::string name(key);
     std::string text(spec.help);
     text += spec.derived.empty() ? "" : fmt::format(" (default: {})", spec.derived);
-    text += spec.variant.empty() ? "" : fmt::format(" (type {} only)", either_word(spec.variant));
+    text += spec.variant.empty()
+                ? ""
+                : fmt::format(" ({} {} only)", level.by.key, either_word(spec.variant));
     Json property = {{"description", text}};
     merge(property, schema);
     level.schema["properties"][name] = property;
@@ -307,11 +305,11 @@ class SchemaWriter : public Visitor {
     if (!spec.required) {
       return;
     }
-    const std::string variant(spec.variant);
+    const std::string variant(required_words(spec));
     if (!spec.unless.empty()) {
       const Json either = {{"anyOf", {non_null(spec.unless), non_null(key)}}};
       level.needs["allOf"].push_back(
-          variant.empty() ? either : Json{{"if", type_is(level, variant)}, {"then", either}});
+          variant.empty() ? either : Json{{"if", word_is(level, variant)}, {"then", either}});
     } else if (!variant.empty()) {
       level.needed_by[variant].push_back(name);
     } else {
@@ -330,38 +328,42 @@ class SchemaWriter : public Visitor {
     return list.size() == 1 ? Json{{"const", list[0]}} : Json{{"enum", list}};
   }
 
-  /// `type` is one of these words, also by default.
-  [[nodiscard]] static Json type_is(const Level& level, const std::string& words) {
-    Json condition = {{"properties", {{"type", one_of_words(words)}}}};
-    if (!among_words(level.default_type, words)) {
-      condition["required"] = {"type"};
+  /// The key that selects has one of these words, also by default.
+  [[nodiscard]] static Json word_is(const Level& level, const std::string& words) {
+    const std::string key(level.by.key);
+    Json condition = {{"properties", {{key, one_of_words(words)}}}};
+    if (!among_words(level.standard, words)) {
+      condition["required"] = {key};
     }
     return condition;
   }
 
-  /// One if/then per variant: foreign keys are refused, own keys may be required.
+  /// One if/then per variant: foreign keys are refused, own keys may be required. Where no word is
+  /// written, that of an extended file may hold instead of the default.
   static void finish(Level& level) {
+    const std::string by(level.by.key);
     for (const auto& [words, keys] : level.by_variant) {
       Json refused = Json::object();
       for (const std::string& key : keys) {
         refused[key] = {{"type", "null"}};
       }
       const Json own = {{"anyOf", {one_of_words(words), {{"type", "string"}, {"pattern", kUse}}}}};
-      Json other = {{"properties", {{"type", {{"not", own}}}}}, {"required", {"type"}}};
-      if (among_words(level.default_type, words)) {
-        other["properties"]["type"]["not"]["anyOf"].push_back({{"type", "null"}});
-      } else if (!level.default_type.empty()) {
-        other = {{"not", {{"properties", {{"type", own}}}, {"required", {"type"}}}}};
+      Json other = {{"properties", {{by, {{"not", own}}}}}, {"required", {by}}};
+      const Json then = {{"properties", refused}};
+      if (among_words(level.standard, words)) {
+        other["properties"][by]["not"]["anyOf"].push_back({{"type", "null"}});
+      } else if (!level.standard.empty()) {
+        level.needs["allOf"].push_back({{"if", {{"not", {{"required", {by}}}}}}, {"then", then}});
       }
-      level.schema["allOf"].push_back({{"if", other}, {"then", {{"properties", refused}}}});
+      level.schema["allOf"].push_back({{"if", other}, {"then", then}});
     }
     for (const auto& [words, keys] : level.needed_by) {
       level.needs["allOf"].push_back(
-          {{"if", type_is(level, words)}, {"then", {{"required", keys}}}});
+          {{"if", word_is(level, words)}, {"then", {{"required", keys}}}});
     }
   }
 
-  std::vector<Level> levels_;
+  std::vector<Level> levels_ = std::vector<Level>(1);
 };
 
 }  // namespace

@@ -45,6 +45,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kWords<RecomputeMode> = {
     "none", "selective", "full"};
 template <>
+inline constexpr std::array<std::string_view, 2> kWords<InputOffload> = {"none", "cpu"};
+template <>
 inline constexpr std::array<std::string_view, 2> kWords<NonFinite> = {"stop", "skip"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<CudaGraph> = {"auto", "true", "false"};

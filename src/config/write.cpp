@@ -36,9 +36,8 @@ class Writer : public Visitor {
 
  protected:
   void on_field(std::string_view key, const Slot& slot, const Spec& spec) override {
-    if (key == "type") {
-      const auto& type = std::get<EnumSlot>(slot);
-      levels_.back().variant = type.words[*type.value];
+    if (spec.selects) {
+      levels_.back().variant = selected_by(key, slot).word;
     }
     if (applies(spec)) {
       const auto hidden = shown_.find(join_path(levels_.back().path, key));

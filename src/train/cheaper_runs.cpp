@@ -68,6 +68,9 @@ Variants recomputation(const Config& config) {
         variants.emplace_back(Candidate{"train.activation_checkpoint: full", config}).config;
     full.train.activation_checkpoint = {};
     full.train.activation_checkpoint.mode = RecomputeMode::full;
+  } else if (config.train.activation_checkpoint.offload == InputOffload::none) {
+    variants.emplace_back(Candidate{"train.activation_checkpoint.offload: cpu", config})
+        .config.train.activation_checkpoint.offload = InputOffload::cpu;
   }
   return variants;
 }

@@ -71,7 +71,8 @@ std::string policy_text(const ParallelConfig& parallel) {
 
 std::string recompute_text(const ActivationCheckpointConfig& recompute) {
   constexpr std::array<std::string_view, 3> kModes = {"none", "selective", "full"};
-  return std::string(kModes[static_cast<std::size_t>(recompute.mode)]);
+  return std::string(kModes[static_cast<std::size_t>(recompute.mode)]) +
+         (recompute.offload == InputOffload::cpu ? ", inputs on host" : "");
 }
 
 EstimateRow row_of(const Config& config, const PlanReport& plan, const Capacity& capacity) {

@@ -74,6 +74,9 @@ std::string why_not_recorded(const Config& config,
   if (!stays(plan)) {
     return "the memory policy moves weights, gradients or optimizer states during a step";
   }
+  if (config.train.activation_checkpoint.offload != InputOffload::none) {
+    return "train.activation_checkpoint.offload moves inputs of blocks during a step";
+  }
   if (config.train.gradient_accumulation > kMostMicroBatches) {
     return "a step has too many micro-batches";
   }

@@ -62,7 +62,7 @@ LiveModel build_model(const Config& config,
   model.store = std::make_unique<ChunkStore>(
       owned, *planner, optimizer_states, store_options(config), context);
   model.stage = std::make_unique<BlockStage>(
-      model.blocks, *model.store, context.mesh(), config.train.activation_checkpoint);
+      model.blocks, *model.store, context, config.train.activation_checkpoint);
   return model;
 }
 

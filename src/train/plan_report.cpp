@@ -26,6 +26,7 @@ struct StageCost {
   double flops = 0;
   std::vector<BlockActivations> activations;
   std::int64_t evaluation_bytes = 0;  ///< of activations, at most
+  std::int64_t host_bytes = 0;        ///< of inputs in host memory
 };
 
 /// What a block holds while it runs without autograd: at most what it would keep, and its result.
@@ -49,8 +50,10 @@ StageCost stage_cost(const Config& config, std::span<const std::unique_ptr<Block
     const BlockCost& cost = costs.emplace_back(block->cost(shape));
     sum.flops += cost.forward_flops + cost.backward_flops;
   }
-  sum.activations = block_activations(
-      recompute_segments(config.train.activation_checkpoint, blocks, shape), costs);
+  const ActivationCheckpointConfig& recompute = config.train.activation_checkpoint;
+  const std::vector<int> segments = recompute_segments(recompute, blocks, shape);
+  sum.activations = block_activations(segments, costs, recompute.offload);
+  sum.host_bytes = recompute.offload == InputOffload::cpu ? host_input_bytes(segments, costs) : 0;
   const bool evaluates =
       config.eval.at_end.value_or(false) || config.eval.every_steps || config.eval.at_start;
   sum.evaluation_bytes = evaluates ? evaluation_bytes(config, blocks) : 0;
@@ -266,6 +269,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
     }
     RankBytes bytes = rank_bytes(model, held, mesh);
     bytes.buffers = loader_bytes(config);
+    bytes.host += cost.host_bytes;
     of_group.emplace(group, bytes);
     plan.ranks.push_back(bytes);
   }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,9 +28,20 @@ inline constexpr int kKept = -1;
                                                   std::span<const std::unique_ptr<Block>> blocks,
                                                   const BatchShape& shape);
 
+/// The first block of the segment whose input is fetched while `block` runs backward: the last one
+/// below it and below its own segment; none if there is no such segment.
+[[nodiscard]] std::optional<int> segment_ahead(std::span<const int> segments, int block);
+
+/// Bytes of host memory that the inputs of a micro-batch's segments take, whole pages each.
+[[nodiscard]] std::int64_t host_input_bytes(std::span<const int> segments,
+                                            std::span<const BlockCost> costs);
+
 /// Bytes of activations that one micro-batch holds while each block runs: what is kept, in backward
-/// the segment that has run again, gradients at the boundary, and what the block works with.
-[[nodiscard]] std::vector<BlockActivations> block_activations(std::span<const int> segments,
-                                                              std::span<const BlockCost> costs);
+/// the segment that has run again, gradients at the boundary, and what the block works with. With
+/// offload the inputs of segments are not kept, but for the one that is fetched ahead.
+[[nodiscard]] std::vector<BlockActivations> block_activations(
+    std::span<const int> segments,
+    std::span<const BlockCost> costs,
+    InputOffload offload = InputOffload::none);
 
 }  // namespace colossal

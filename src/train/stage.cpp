@@ -4,6 +4,7 @@
 
 #include "core/trace.hpp"
 #include "train/foreign.hpp"
+#include "train/host_inputs.hpp"
 #include "train/recompute.hpp"
 
 #include <ATen/ops/full_like.h>
@@ -11,6 +12,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -33,6 +35,7 @@ struct Tape {
 struct Pass {
   Batch batch;  // for blocks that run again
   std::vector<Tape> tapes;
+  std::map<int, HostInput> away;  // inputs in host memory, by the first block of their segment
 };
 
 /// What a block must return, as this rank sees it.
@@ -116,9 +119,12 @@ std::vector<at::Tensor> take_gradients(const Activation& leaves) {
 struct BlockStage::Impl {
   Impl(std::span<const std::unique_ptr<Block>> stage_blocks,
        ChunkStore& chunks,
-       const Mesh& ranks,
+       const ParallelContext& context,
        ActivationCheckpointConfig again)
-      : blocks(stage_blocks), store(chunks), mesh(ranks), recompute(std::move(again)) {
+      : blocks(stage_blocks), store(chunks), mesh(context.mesh()), recompute(std::move(again)) {
+    if (recompute.offload == InputOffload::cpu) {
+      host_inputs.emplace(context.device());
+    }
     check(!blocks.empty(), ErrorKind::internal, "empty-stage", "a stage needs at least one block");
   }
 
@@ -126,6 +132,7 @@ struct BlockStage::Impl {
   ChunkStore& store;
   const Mesh& mesh;
   ActivationCheckpointConfig recompute;
+  std::optional<HostInputs> host_inputs;  // of recompute.offload; outlives what is kept
   double loss_factor = 1;
   std::map<int, Pass> kept;  // by micro-batch
   BatchShape shape;          // the shape `expected` was computed for
@@ -191,6 +198,39 @@ struct BlockStage::Impl {
     }
   }
 
+  /// Runs the first block of a segment; its input goes to host memory meanwhile, if inputs do, or
+  /// stays on the tape.
+  Activation begin_segment(std::size_t block, const Activation& in, Pass& pass) {
+    if (!host_inputs) {
+      pass.tapes[block].input = in;
+      return run_block(block, in, pass.batch, BlockUse::forward);
+    }
+    HostInput& parked = pass.away[static_cast<int>(block)] = host_inputs->park(in);
+    Activation out = run_block(block, in, pass.batch, BlockUse::forward);
+    host_inputs->left(parked);
+    return out;
+  }
+
+  /// Brings back the input of the segment that ends with `block`, if it is one, and begins to bring
+  /// the next one.
+  void fetch_inputs(std::size_t block, Pass& pass) {
+    if (pass.away.empty()) {
+      return;
+    }
+    try {
+      if (const auto own = pass.away.find(segments[block]); own != pass.away.end()) {
+        pass.tapes[static_cast<std::size_t>(own->first)].input =
+            host_inputs->take(std::move(own->second));
+        pass.away.erase(own);
+      }
+      if (const auto next = segment_ahead(segments, static_cast<int>(block))) {
+        host_inputs->begin_return(pass.away.at(*next));
+      }
+    } catch (const c10::Error& error) {
+      rethrow(error, "recomputation", name(block));
+    }
+  }
+
   /// Fills the tapes of the segment that ends with `last` by running it again from its input. The
   /// last block's parameters are acquired already.
   void run_again(std::size_t last, int index, Pass& pass) {
@@ -240,9 +280,9 @@ struct BlockStage::Impl {
 
 BlockStage::BlockStage(std::span<const std::unique_ptr<Block>> blocks,
                        ChunkStore& store,
-                       const Mesh& mesh,
+                       const ParallelContext& context,
                        const ActivationCheckpointConfig& recompute)
-    : impl_(std::make_unique<Impl>(blocks, store, mesh, recompute)) {}
+    : impl_(std::make_unique<Impl>(blocks, store, context, recompute)) {}
 
 BlockStage::~BlockStage() = default;
 
@@ -254,22 +294,21 @@ void BlockStage::begin_step(double loss_factor) {
 Activation BlockStage::forward(int index, const Batch& batch) {
   impl_->expect(batch);
   Pass& pass = impl_->kept[index];
-  pass = {.batch = batch, .tapes = {}};
+  pass = {.batch = batch, .tapes = {}, .away = {}};
   Activation out;
   for (std::size_t block = 0; block < impl_->blocks.size(); ++block) {
     const trace::Scope scope(trace::Phase::forward, static_cast<int>(block), index);
     const Activation in = cut(out);
-    out = impl_->run_block(block, in, batch, BlockUse::forward);
-    if (impl_->segments[block] == kKept) {
-      pass.tapes.push_back(tape_of(in, out));
-      continue;
-    }
-    // The graph that autograd made goes now; without autograd other kernels might have run, and the
-    // results must be those of the second run to the last bit.
-    out = cut(out);
     Tape& tape = pass.tapes.emplace_back();
-    if (impl_->segments[block] == static_cast<int>(block)) {
-      tape.input = in;
+    const bool begins = impl_->segments[block] == static_cast<int>(block);
+    out = begins ? impl_->begin_segment(block, in, pass)
+                 : impl_->run_block(block, in, batch, BlockUse::forward);
+    if (impl_->segments[block] == kKept) {
+      tape = tape_of(in, out);
+    } else {
+      // The graph that autograd made goes now; without autograd other kernels might have run, and
+      // the results must be those of the second run to the last bit.
+      out = cut(out);
     }
   }
   Activation result = cut(out);
@@ -294,6 +333,7 @@ void BlockStage::backward(int index, bool last) {
     const auto block = static_cast<int>(at);
     const trace::Scope scope(trace::Phase::backward, block, index);
     impl_->store.acquire(block, BlockUse::backward);
+    impl_->fetch_inputs(at, pass);
     if (impl_->segments[at] != kKept && !tapes[at].ran) {
       impl_->run_again(at, index, pass);
     }

@@ -4,6 +4,7 @@
 
 #include "config/config.hpp"
 #include "memory/chunk_store.hpp"
+#include "mesh/context.hpp"
 #include "nn/block.hpp"
 #include "parallel/pipeline/schedule.hpp"
 
@@ -18,14 +19,16 @@ namespace colossal {
 /// Runs the blocks of one stage over a ChunkStore. The autograd graph is cut at every block
 /// boundary: a block's inputs are detached leaves, of its outputs only the gradient edges are kept,
 /// and its graph runs on its own in backward. Of blocks that run again in backward only the input
-/// of each segment is kept (recompute_segments()). Never re-entrant, no hooks.
+/// of each segment is kept (recompute_segments()), on the device or in host memory. Never
+/// re-entrant, no hooks.
 class BlockStage : public StageRunner {
  public:
-  /// Block i of `blocks` is block i of `store`; `mesh` says which part of each boundary is this
-  /// rank's. All must outlive the stage. Errors: internal "empty-stage" without blocks.
+  /// Block i of `blocks` is block i of `store`; the mesh of `context` says which part of each
+  /// boundary is this rank's. All must outlive the stage. Errors: internal "empty-stage" without
+  /// blocks.
   BlockStage(std::span<const std::unique_ptr<Block>> blocks,
              ChunkStore& store,
-             const Mesh& mesh,
+             const ParallelContext& context,
              const ActivationCheckpointConfig& recompute = {});
   ~BlockStage() override;
 

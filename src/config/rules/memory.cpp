@@ -1,6 +1,5 @@
 // Do ZeRO, Gemini and the memory of the device fit together?
 #include "config/rules/rules.hpp"
-#include "config/words.hpp"
 
 #include <fmt/format.h>
 
@@ -47,43 +46,6 @@ void bucket_is_used(const RuleInput& in) {
                   "parallel.zero.bucket_size",
                   "parallel.gemini.placement",
                   "the length of gemini's chunks is gemini.chunk_size");
-  }
-}
-
-/// A key of one placement.
-struct PlacementKey {
-  std::string_view path;
-  bool given;
-  bool applies;
-};
-
-void placement_keys_are_used(const RuleInput& in) {
-  if (!in.config.parallel.gemini) {
-    return;
-  }
-  const GeminiConfig& gemini = *in.config.parallel.gemini;
-  const GeminiConfig standard;
-  const bool fixed = gemini.placement == Placement::fixed;
-  const bool measured = gemini.placement == Placement::automatic;
-  const bool constant = gemini.placement == Placement::constant;
-  const std::array<PlacementKey, 7> keys = {{
-      {"shard_param_frac", gemini.shard_param_frac != standard.shard_param_frac, fixed},
-      {"offload_optim_frac", gemini.offload_optim_frac != standard.offload_optim_frac, fixed},
-      {"offload_param_frac", gemini.offload_param_frac != standard.offload_param_frac, fixed},
-      {"const_budget", gemini.const_budget != standard.const_budget, constant},
-      {"steady_cuda_cap_ratio",
-       gemini.steady_cuda_cap_ratio != standard.steady_cuda_cap_ratio,
-       measured},
-      {"margin_ratio", gemini.margin_ratio != standard.margin_ratio, measured},
-      {"reserve", gemini.reserve != standard.reserve, measured},
-  }};
-  for (const PlacementKey& key : keys) {
-    if (key.given && !key.applies) {
-      report_unused(in,
-                    fmt::format("parallel.gemini.{}", key.path),
-                    "parallel.gemini.placement",
-                    fmt::format("placement {} does not read it", word(gemini.placement)));
-    }
   }
 }
 
@@ -145,19 +107,18 @@ void steps_are_recorded_on_a_gpu(const RuleInput& in) {
   error.fix = "cuda_graph: auto";
 }
 
-constexpr std::array<Rule, 8> kRules = {weights_move_with_stage_3,
-                                        gemini_takes_the_place_of_zero,
-                                        bucket_is_used,
-                                        placement_keys_are_used,
-                                        offloaded_weights_need_both,
-                                        measured_device_has_a_size,
-                                        backend_moves_tensors_of_the_device,
-                                        steps_are_recorded_on_a_gpu};
+constexpr std::array<Rule, 7> kMemoryRules = {weights_move_with_stage_3,
+                                              gemini_takes_the_place_of_zero,
+                                              bucket_is_used,
+                                              offloaded_weights_need_both,
+                                              measured_device_has_a_size,
+                                              backend_moves_tensors_of_the_device,
+                                              steps_are_recorded_on_a_gpu};
 
 }  // namespace
 
 std::span<const Rule> memory_rules() {
-  return kRules;
+  return kMemoryRules;
 }
 
 }  // namespace colossal::detail

@@ -75,6 +75,9 @@ void recomputation_is_used(const RuleInput& in) {
     if (config.blocks) {
       report_unused(in, "train.activation_checkpoint.blocks", mode, reason);
     }
+    if (config.offload != defaults.offload) {
+      report_unused(in, "train.activation_checkpoint.offload", mode, reason);
+    }
   }
   if (config.mode != RecomputeMode::selective && config.recompute != defaults.recompute) {
     report_unused(in,
@@ -117,17 +120,17 @@ void attention_can_run_again(const RuleInput& in) {
   error.fix = "leave attention out, or use mode: full";
 }
 
-constexpr std::array<Rule, 6> kRules = {loss_scale_is_used,
-                                        loss_scale_is_in_its_range,
-                                        fp16_is_slow_here,
-                                        recomputation_is_used,
-                                        selection_has_an_effect,
-                                        attention_can_run_again};
+constexpr std::array<Rule, 6> kPrecisionRules = {loss_scale_is_used,
+                                                 loss_scale_is_in_its_range,
+                                                 fp16_is_slow_here,
+                                                 recomputation_is_used,
+                                                 selection_has_an_effect,
+                                                 attention_can_run_again};
 
 }  // namespace
 
 std::span<const Rule> precision_rules() {
-  return kRules;
+  return kPrecisionRules;
 }
 
 }  // namespace colossal::detail

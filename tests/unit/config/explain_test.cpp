@@ -6,20 +6,15 @@
 #include "config/flatten.hpp"
 #include "config_sandbox.hpp"
 #include "support/catch.hpp"
+#include "support/text.hpp"
 
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-using namespace colossal;
-using namespace colossal::test;
-
+namespace colossal::test {
 namespace {
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string must(const std::optional<std::string>& text) {
   REQUIRE(text.has_value());
@@ -34,12 +29,13 @@ TEST_CASE("a key is explained by the registry", "[config]") {
         "optimizer.lr\n  type     number > 0\n  default  required\n  resume   may change, with a "
         "note\n"
         "  meaning  peak learning rate\n");
-  CHECK(holds(must(explain_key("optimizer.groups[7].match")), "optimizer.groups[0].match\n"));
+  CHECK(contains(must(explain_key("optimizer.groups[7].match")), "optimizer.groups[0].match\n"));
   const std::string section = must(explain_key("parallel.comm"));
-  CHECK(holds(section, "parallel.comm\n  type     mapping"));
-  CHECK(holds(section, "parallel.comm.timeout\n"));
-  CHECK_FALSE(holds(section, "parallel.data"));
-  CHECK(holds(must(explain_key("data.num_samples")), "(type synthetic only)"));
+  CHECK(contains(section, "parallel.comm\n  type     mapping"));
+  CHECK(contains(section, "parallel.comm.timeout\n"));
+  CHECK_FALSE(contains(section, "parallel.data"));
+  CHECK(contains(must(explain_key("data.num_samples")), "(type synthetic only)"));
+  CHECK(contains(must(explain_key("parallel.gemini.margin_ratio")), "(placement auto only)"));
   CHECK_FALSE(explain_key("optimizer.lrr").has_value());
   CHECK_FALSE(explain_key("optimizer.l").has_value());
   CHECK(nearest_key("optimizer.lrr") == "optimizer.lr");
@@ -73,8 +69,8 @@ TEST_CASE("every layer that set a key is told, lowest first", "[config]") {
   const std::size_t over = text.find("over.yaml:1:17");
   const std::size_t set = text.find("--set#1");
   CHECK((base < own && own < over && over < set && set != std::string::npos));
-  CHECK(holds(text, "${vars.rate}"));
-  CHECK(holds(text, "peak learning rate"));
+  CHECK(contains(text, "${vars.rate}"));
+  CHECK(contains(text, "peak learning rate"));
   CHECK(loaded.layers.at("optimizer.lr").size() == 4);
 }
 
@@ -85,12 +81,28 @@ TEST_CASE("a section that was undone counts for its keys", "[config]") {
   REQUIRE(summary(undone).empty());
   const std::string text = must(explain(undone, "scheduler.warmup_steps"));
   INFO(text);
-  CHECK(holds(text, "base.yaml:6:41"));
-  CHECK(holds(text, "null (the whole of scheduler)"));
-  CHECK(holds(text, "set      <default>"));
+  CHECK(contains(text, "base.yaml:6:41"));
+  CHECK(contains(text, "null (the whole of scheduler)"));
+  CHECK(contains(text, "set      <default>"));
   const Loaded replaced = box.load("extends: base.yaml\n", options({"scheduler={type: cosine}"}));
   CHECK(replaced.layers.at("scheduler.warmup_steps").size() == 1);
   CHECK(replaced.layers.at("scheduler.type").size() == 2);
+}
+
+TEST_CASE("a key that another placement has dropped has no value", "[config]") {
+  const ConfigSandbox box;
+  box.write("base.yaml", kSynthetic + "parallel: {gemini: {offload_optim_frac: 0.5}}\n");
+  const Loaded loaded =
+      box.load("extends: base.yaml\n", options({"parallel.gemini.placement=cpu"}));
+  REQUIRE(summary(loaded) == "dropped-by-type 6 21");
+  const std::string key = "parallel.gemini.offload_optim_frac";
+  CHECK(explain(loaded, key) == explain_key(key));  // it has no value
+  // Neither the resolved file nor a comparison has keys of other placements.
+  CHECK_FALSE(contains(to_yaml(loaded.config), "offload_optim_frac"));
+  CHECK(contains(to_yaml(loaded.config), "    placement: cpu\n    chunk_size: auto\n"));
+  const Loaded again = box.load(to_yaml(loaded.config));
+  REQUIRE(summary(again).empty());
+  CHECK(diff(loaded.config, again.config).empty());
 }
 
 TEST_CASE("derived and preset values name their rule", "[config]") {
@@ -99,19 +111,19 @@ TEST_CASE("derived and preset values name their rule", "[config]") {
       "version: 1\nmodel: {type: gpt, preset: gpt2-124m}\ndata: {type: synthetic, seq_length: 64}\n"
       "train: {steps: 50, micro_batch_size: 4}\noptimizer: {type: adamw, lr: 1e-3}\n");
   REQUIRE(summary(loaded).empty());
-  CHECK(holds(must(explain(loaded, "model.num_layers")), "preset gpt2-124m, "));
-  CHECK(holds(must(explain(loaded, "model.ffn_hidden_size")), "derived(4 * hidden_size)"));
-  CHECK(holds(must(explain(loaded, "run.seed")), "<default>"));
+  CHECK(contains(must(explain(loaded, "model.num_layers")), "preset gpt2-124m, "));
+  CHECK(contains(must(explain(loaded, "model.ffn_hidden_size")), "derived(4 * hidden_size)"));
+  CHECK(contains(must(explain(loaded, "run.seed")), "<default>"));
 }
 
 TEST_CASE("resolved YAML with origins is the same configuration", "[config]") {
   const ConfigSandbox box;
   const Loaded loaded = box.load(kSynthetic, options({"run.seed=3"}));
   const std::string text = to_yaml_with_origins(loaded);
-  CHECK(holds(text, "  seed: 3  # --set#1\n"));
-  CHECK(holds(text, "  lr: 0.001  # " + (box.path() / "run.yaml").string() + ":5:30\n"));
-  CHECK(holds(text, "  every_steps: 10  # <default>\n"));
-  CHECK(holds(text, "# derived(num_heads)\n"));
+  CHECK(contains(text, "  seed: 3  # --set#1\n"));
+  CHECK(contains(text, "  lr: 0.001  # " + (box.path() / "run.yaml").string() + ":5:30\n"));
+  CHECK(contains(text, "  every_steps: 10  # <default>\n"));
+  CHECK(contains(text, "# derived(num_heads)\n"));
   CHECK(text.starts_with("# Resolved by colossal-train: "));
   const Loaded again = load(box.write("again.yaml", text));
   REQUIRE(summary(again).empty());
@@ -132,9 +144,9 @@ TEST_CASE("a resolved file resolves to its own bytes, first origins kept", "[con
   const Loaded first = load(child, options({"run.seed=3", "optimizer.groups[1].lr_scale=4"}, 2));
   REQUIRE(summary(first).empty());
   const std::string resolved = to_yaml_with_origins(first);
-  CHECK(holds(resolved, "a # b.yaml:5:30\n"));
-  CHECK(holds(resolved, ", <default>\n"));
-  CHECK(holds(resolved, ", --set#2, "));
+  CHECK(contains(resolved, "a # b.yaml:5:30\n"));
+  CHECK(contains(resolved, ", <default>\n"));
+  CHECK(contains(resolved, ", --set#2, "));
   std::string again = resolved;
   for (const char* name : {"r1.yaml", "r2.yaml"}) {
     const Loaded loaded = load(box.write(name, again), options({}, 2));
@@ -146,15 +158,15 @@ TEST_CASE("a resolved file resolves to its own bytes, first origins kept", "[con
   // What is set over it is new; the rest is as before.
   const Loaded changed = load(box.path() / "r1.yaml", options({"run.seed=4"}, 2));
   const std::string seed = to_yaml_with_origins(changed);
-  CHECK(holds(seed, "  seed: 4  # --set#1\n"));
-  CHECK(holds(seed, "a # b.yaml:5:30\n"));
+  CHECK(contains(seed, "  seed: 4  # --set#1\n"));
+  CHECK(contains(seed, "a # b.yaml:5:30\n"));
   // A value that was changed by hand does not come from where the comment says.
   std::string edited = resolved;
   edited.replace(edited.find("lr: 0.001"), 9, "lr: 0.002");
   const auto by_hand = box.write("edited.yaml", edited);
   const std::string found = to_yaml_with_origins(load(by_hand, options({}, 2)));
-  CHECK_FALSE(holds(found, "a # b.yaml"));
-  CHECK(holds(found, "lr: 0.002  # " + by_hand.string() + ":"));
+  CHECK_FALSE(contains(found, "a # b.yaml"));
+  CHECK(contains(found, "lr: 0.002  # " + by_hand.string() + ":"));
 }
 
 TEST_CASE("origins in a resolved file tell no secrets", "[config]") {
@@ -163,11 +175,12 @@ TEST_CASE("origins in a resolved file tell no secrets", "[config]") {
   const Loaded loaded = box.load(kSynthetic + "run: {name: \"r-${env:COLOSSAL_TEST_TOKEN}\"}\n");
   REQUIRE(summary(loaded).empty());
   const std::string text = to_yaml_with_origins(loaded);
-  CHECK_FALSE(holds(text, "hunter2"));
-  CHECK(holds(text, "name: \"r-${env:COLOSSAL_TEST_TOKEN}\"  # "));
+  CHECK_FALSE(contains(text, "hunter2"));
+  CHECK(contains(text, "name: \"r-${env:COLOSSAL_TEST_TOKEN}\"  # "));
   CHECK(to_yaml_with_origins(load(box.write("again.yaml", text))) == text);
-  CHECK_FALSE(holds(place_of(loaded, "run.output_dir").lines, "hunter2"));
-  CHECK(holds(place_of(loaded, "run.name").lines, "run.name = \"r-${env:COLOSSAL_TEST_TOKEN}\""));
+  CHECK_FALSE(contains(place_of(loaded, "run.output_dir").lines, "hunter2"));
+  CHECK(
+      contains(place_of(loaded, "run.name").lines, "run.name = \"r-${env:COLOSSAL_TEST_TOKEN}\""));
   ::unsetenv("COLOSSAL_TEST_TOKEN");  // NOLINT(concurrency-mt-unsafe): one thread
 }
 
@@ -180,9 +193,9 @@ TEST_CASE("the place of a key is where it was written, else its section", "[conf
   REQUIRE(summary(loaded).empty());
   const KeyPlace train = place_of(loaded, "data.train");
   CHECK(train.place == file + ":3:27");
-  CHECK(holds(train.lines, "     3 | data: {type: text, train: [a.txt]"));
-  CHECK(holds(train.lines, "\n       |                           ^\n"));
-  CHECK(holds(train.lines, "  key   data.train = ["));
+  CHECK(contains(train.lines, "     3 | data: {type: text, train: [a.txt]"));
+  CHECK(contains(train.lines, "\n       |                           ^\n"));
+  CHECK(contains(train.lines, "  key   data.train = ["));
   CHECK(place_of(loaded, "checkpoint.resume").place == "--set#1");
   CHECK(place_of(loaded, "run.output_dir").place == "--output-dir");
   CHECK(place_of(loaded, "run.output_dir").lines ==
@@ -203,7 +216,7 @@ TEST_CASE("the key reference is fresh and complete", "[config]") {
   CHECK(file.str() == text);
   for (const std::string& key : detail::all_paths()) {
     const bool top = key.find('.') == std::string::npos;
-    CHECK(holds(text, top ? "## " + key + "\n" : "| `" + key + "` |"));
+    CHECK(contains(text, top ? "## " + key + "\n" : "| `" + key + "` |"));
   }
 }
 
@@ -222,7 +235,7 @@ TEST_CASE("diagnostics as JSON say what the text says", "[config]") {
   CHECK(items[0]["line"] == 6);
   CHECK(items[0]["column"] == 1);
   CHECK(items[0]["path"] == "lr");
-  CHECK(holds(items[0]["message"], "optimizer.lr"));
+  CHECK(contains(items[0]["message"], "optimizer.lr"));
   CHECK(items[0]["fix"] == "use optimizer.lr");
   CHECK(items[0]["related"].empty());
   CHECK(items[1]["id"] == "unused-section");
@@ -231,10 +244,12 @@ TEST_CASE("diagnostics as JSON say what the text says", "[config]") {
   CHECK(render({}, DiagnosticForm::json).empty());
 }
 
-TEST_CASE("JSON diagnostics are valid whatever bytes a file holds", "[config]") {
+TEST_CASE("JSON diagnostics are valid whatever bytes a file contains", "[config]") {
   const ConfigSandbox box;
   const Loaded loaded = box.load("version: 1\nrun: {name: \"\\xe9\"}\n\xff: 1\n");
   REQUIRE(loaded.has_errors());
   CHECK(nlohmann::json::parse(render(loaded.diagnostics, DiagnosticForm::json))["id"] ==
         "not-utf8");
 }
+
+}  // namespace colossal::test

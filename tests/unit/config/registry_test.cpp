@@ -12,9 +12,7 @@
 #include <cmath>
 #include <limits>
 
-using namespace colossal;
-using namespace colossal::test;
-
+namespace colossal::test {
 namespace {
 
 /// A key as the registry describes it.
@@ -94,6 +92,8 @@ std::string base_for(const Key& key) {
   }
   if (key.path.starts_with("parallel.gemini.nvme.")) {
     base += "parallel: {gemini: {nvme: {path: disk}}}\n";
+  } else if (key.path.starts_with("parallel.gemini.") && !key.spec.variant.empty()) {
+    base += "parallel: {gemini: {placement: " + type + "}}\n";
   }
   if (key.path.starts_with("train.batch_ramp.")) {
     base.replace(
@@ -357,3 +357,5 @@ TEST_CASE("a bad value is reported at its own line and column", "[config]") {
     CHECK(summary(loaded).ends_with(expected));
   }
 }
+
+}  // namespace colossal::test

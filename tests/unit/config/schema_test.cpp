@@ -3,26 +3,18 @@
 #include "config_sandbox.hpp"
 #include "schema_check.hpp"
 #include "support/catch.hpp"
+#include "support/text.hpp"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
-using namespace colossal;
-using namespace colossal::test;
-
+namespace colossal::test {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-std::string read(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
 
 /// Ids that say something about one key of one file, which a schema can say too.
 const std::set<std::string> kSchemaIds = {"unknown-key",
@@ -37,14 +29,15 @@ const std::set<std::string> kSchemaIds = {"unknown-key",
                                           "bad-enum",
                                           "quoted-number",
                                           "out-of-range",
-                                          "list-length"};
+                                          "list-length",
+                                          "preset-type"};
 
 }  // namespace
 
 TEST_CASE("the schema file is fresh", "[config]") {
   const fs::path path = fs::path(COLOSSAL_SOURCE_DIR) / "schemas" / "colossal-train.schema.json";
   INFO("run: build/cpu/colossal-train config schema > schemas/colossal-train.schema.json");
-  CHECK(read(path) == json_schema());
+  CHECK(read_file(path) == json_schema());
 }
 
 TEST_CASE("the schema describes every key", "[config]") {
@@ -90,7 +83,7 @@ TEST_CASE("the schema accepts good files and what is written back", "[config]") 
     INFO(text);
     CHECK(schema.accepts(text));
   }
-  for (const std::string& text : {kSynthetic, kText}) {
+  for (const std::string& text : {kSynthetic, kText, kTokens}) {
     for (const std::int64_t world : {0, 2}) {
       const Config config = box.load(text, options({}, world)).config;
       CHECK(schema.accepts(to_yaml(config)));
@@ -103,7 +96,7 @@ TEST_CASE("what the schema can express, it refuses as the loader does", "[config
   SchemaCheck schema;
   int refused = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(COLOSSAL_TEST_DATA) / "bad")) {
-    const std::string text = entry.is_regular_file() ? read(entry.path()) : "";
+    const std::string text = entry.is_regular_file() ? read_file(entry.path()) : "";
     std::istringstream first(text);
     std::string word;
     std::string id;
@@ -128,11 +121,68 @@ TEST_CASE("variables are single values with plain names", "[config]") {
   CHECK_FALSE(schema.accepts(kText + "run: {seed: vars.a}\n"));
 }
 
+TEST_CASE("a tokenizer is needed for text, may be given for token files, and is refused elsewhere",
+          "[config]") {
+  SchemaCheck schema;
+  const ConfigSandbox box;
+  const auto with = [](std::string text, const std::string& tokenizer) {
+    if (const std::size_t at = text.find("tokenizer:"); at != std::string::npos) {
+      text.erase(at, text.find('}', at) + 3 - at);
+    }
+    return text.insert(text.find("seq_length"), tokenizer);
+  };
+  const std::string byte = "tokenizer: {type: byte}, ";
+  const std::string none = "tokenizer: null, ";
+  const std::vector<std::pair<std::string, bool>> rows = {{with(kText, byte), true},
+                                                          {with(kText, ""), false},
+                                                          {with(kTokens, byte), true},
+                                                          {with(kTokens, ""), true},
+                                                          {with(kTokens, none), true},
+                                                          {with(kTokens, "tokenizer: {}, "), false},
+                                                          {with(kSynthetic, byte), false},
+                                                          {with(kSynthetic, none), true}};
+  for (const auto& [text, good] : rows) {
+    INFO(text);
+    CHECK(schema.accepts(text) == good);
+    CHECK(box.load(text).has_errors() != good);
+  }
+}
+
 TEST_CASE("a key of another type is refused, null is not", "[config]") {
   SchemaCheck schema;
   CHECK_FALSE(schema.accepts(kText + "scheduler: {min_lr_ratio: 0.1}\n"));
   CHECK(schema.accepts(kText + "scheduler: {min_lr_ratio: null}\n"));
   CHECK_FALSE(schema.accepts(kText + "scheduler: {type: constant, min_lr_ratio: 0.1}\n"));
+}
+
+TEST_CASE("a key of another placement is refused, unless the placement may be inherited",
+          "[config]") {
+  SchemaCheck schema;
+  const auto accepts = [&](const std::string& head, const std::string& gemini) {
+    return schema.accepts(head + "parallel: {gemini: {" + gemini + "}}\n");
+  };
+  for (const std::string& head : {kText, std::string("extends: a.yaml\n")}) {
+    INFO(head);
+    CHECK(accepts(head, "shard_param_frac: 0.5"));
+    CHECK(accepts(head, "placement: static, shard_param_frac: 0.5"));
+    CHECK(accepts(head, "placement: const, const_budget: 1MiB, shard_param_frac: null"));
+    CHECK(accepts(head, "placement: auto, reserve: 0.1, margin_ratio: 1"));
+    CHECK(accepts(head, "placement: '${vars.where}', reserve: 0.1, const_budget: 1MiB"));
+    CHECK_FALSE(accepts(head, "placement: cuda, reserve: 0.1"));
+    CHECK_FALSE(accepts(head, "placement: auto, offload_optim_frac: 0"));
+    CHECK_FALSE(accepts(head, "placement: static, const_budget: 1MiB"));
+    CHECK_FALSE(accepts(head, "placement: null, const_budget: 1MiB"));
+  }
+  CHECK_FALSE(accepts(kText, "const_budget: 1MiB"));
+  CHECK(accepts("extends: a.yaml\n", "const_budget: 1MiB"));
+  // As with `type`, whose default is a word as well.
+  CHECK_FALSE(schema.accepts(kText + "scheduler: {power: 2}\n"));
+  CHECK(schema.accepts("extends: a.yaml\nscheduler: {power: 2}\n"));
+  const Json keys = Json::parse(json_schema());
+  const Json& gemini = keys["properties"]["parallel"]["properties"]["gemini"];
+  CHECK(gemini["properties"]["const_budget"]["description"] ==
+        "bytes of gathered weights on the device (placement const only)");
+  CHECK(gemini["allOf"].size() == 3);  // one if/then for each placement that has keys of its own
 }
 
 TEST_CASE("every shipped configuration is legal, for the loader and the schema", "[config]") {
@@ -145,7 +195,7 @@ TEST_CASE("every shipped configuration is legal, for the loader and the schema",
       for (const Diagnostic& item : loaded.diagnostics) {
         CHECK((item.severity == Diagnostic::Severity::note || item.id == "fp16-slow"));
       }
-      CHECK(schema.accepts(read(entry.path())));
+      CHECK(schema.accepts(read_file(entry.path())));
       ++files;
     }
   }
@@ -155,7 +205,7 @@ TEST_CASE("every shipped configuration is legal, for the loader and the schema",
 TEST_CASE("every configuration in the README is legal, for the loader and the schema", "[config]") {
   const ConfigSandbox box;
   SchemaCheck schema;
-  const std::string text = read(fs::path(COLOSSAL_SOURCE_DIR) / "README.md");
+  const std::string text = read_file(fs::path(COLOSSAL_SOURCE_DIR) / "README.md");
   const std::string open = "```yaml\n";
   int snippets = 0;
   for (std::size_t at = text.find(open); at != std::string::npos; at = text.find(open, at)) {
@@ -168,3 +218,5 @@ TEST_CASE("every configuration in the README is legal, for the loader and the sc
   }
   CHECK(snippets > 0);
 }
+
+}  // namespace colossal::test

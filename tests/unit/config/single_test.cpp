@@ -5,9 +5,7 @@
 
 #include <string>
 
-using namespace colossal;
-using namespace colossal::test;
-
+namespace colossal::test {
 namespace {
 
 Config loaded(const std::vector<std::string>& overrides, const std::string& text = kSynthetic) {
@@ -65,6 +63,10 @@ TEST_CASE("a word is a mode of recomputation, a mapping means full", "[config]")
   CHECK(mode_of("{mode: selective}") == RecomputeMode::selective);
   CHECK(mode_of("{mode: none}") == RecomputeMode::none);
   CHECK(mode_of("null") == RecomputeMode::none);
+  CHECK(mode_of("{offload: cpu}") == RecomputeMode::full);
+  CHECK(
+      loaded({"train.activation_checkpoint={offload: cpu}"}).train.activation_checkpoint.offload ==
+      InputOffload::cpu);
 }
 
 TEST_CASE("all blocks are written as all, and auto still means it", "[config]") {
@@ -145,3 +147,5 @@ TEST_CASE("precision and recomputation fit together or are refused", "[config]")
   CHECK(id_of({"train.activation_checkpoint={mode: selective, recompute: [attention]}",
                "model.attention_dropout=0.1"}) == "recompute-attention");
 }
+
+}  // namespace colossal::test

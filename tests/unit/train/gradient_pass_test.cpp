@@ -15,9 +15,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
-
+namespace colossal::test {
 namespace {
 
 const at::Device kGpu(at::kCUDA, 0);  // named, never used
@@ -72,7 +70,7 @@ class FakeRun {
     const std::unique_ptr<ChunkPlanner> planner = make_planner(model_.blocks, config);
     model_.store = std::make_unique<ChunkStore>(
         owned, *planner, std::span<const std::string_view>{}, store_options(config), context_);
-    model_.stage = std::make_unique<BlockStage>(model_.blocks, *model_.store, context_.mesh());
+    model_.stage = std::make_unique<BlockStage>(model_.blocks, *model_.store, context_);
     pass_ = std::make_unique<GradientPass>(
         config,
         ParallelContext(config, kGpu),
@@ -170,6 +168,11 @@ TEST_CASE("a run says why its steps are not recorded", "[graph]") {
       reason([](Config& config, ChunkPlan&) { config.train.gradient_accumulation = 16; }).empty());
   CHECK(tells(reason([](Config& config, ChunkPlan&) { config.logging.profiler.emplace(); }),
               "profiler"));
+  CHECK(tells(reason([](Config& config, ChunkPlan&) {
+                config.train.activation_checkpoint = {.mode = RecomputeMode::full,
+                                                      .offload = InputOffload::cpu};
+              }),
+              "activation_checkpoint.offload"));
 }
 
 TEST_CASE("a memory policy that moves bytes during a step is not recorded", "[graph]") {
@@ -192,3 +195,5 @@ TEST_CASE("a run on a CPU records nothing and is busy all the time", "[graph]") 
     CHECK(report.host_seconds == Approx(report.step_seconds - report.data_seconds));
   }
 }
+
+}  // namespace colossal::test

@@ -10,9 +10,7 @@
 #include <random>
 #include <string>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
-
+namespace colossal::test {
 namespace {
 
 using Random = std::mt19937;
@@ -24,8 +22,12 @@ T one_of(Random& random, const std::array<T, N>& values) {
 
 ActivationCheckpointConfig random_recompute(Random& random) {
   switch (random() % 4) {
-    case 0:
-      return {.mode = RecomputeMode::full, .every = static_cast<std::int64_t>(1 + random() % 3)};
+    case 0: {
+      const auto number = static_cast<std::int64_t>(random() % 6);
+      return {.mode = RecomputeMode::full,
+              .every = 1 + number % 3,
+              .offload = number < 3 ? InputOffload::none : InputOffload::cpu};
+    }
     case 1:
       return {.mode = RecomputeMode::selective};
     default:
@@ -80,9 +82,7 @@ std::string describe(const Config& config) {
   const ModelConfig& m = config.model;
   return fmt::format(
       "{} layers, hidden {}, ffn {}, activation {}, dropout {}, tied {}, sequence {}, {}, "
-      "recompute {} every "
-      "{}, "
-      "micro {} x {}, policy {}, offload {}, prefetch {}",
+      "recompute {} every {}, inputs {}, micro {} x {}, policy {}, offload {}, prefetch {}",
       m.num_layers,
       m.hidden_size,
       m.ffn_hidden_size,
@@ -93,6 +93,7 @@ std::string describe(const Config& config) {
       yaml_word(config.train.precision),
       static_cast<int>(config.train.activation_checkpoint.mode),
       config.train.activation_checkpoint.every,
+      static_cast<int>(config.train.activation_checkpoint.offload),
       config.train.micro_batch_size,
       config.train.gradient_accumulation,
       memory_policy(config.parallel),
@@ -120,3 +121,5 @@ TEST_CASE("the plan of any configuration is within 4 % of the measured peak", "[
     CHECK(planned == Approx(peak).epsilon(0.04));
   }
 }
+
+}  // namespace colossal::test

@@ -1,6 +1,8 @@
 // Does computing again change anything but memory? Losses and weights must not, to the last bit.
 #include "train/recompute.hpp"
 
+#include "memory/device_memory.hpp"
+#include "memory/gauge.hpp"
 #include "support/catch.hpp"
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
@@ -12,9 +14,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
-
+namespace colossal::test {
 namespace {
 
 using Segments = std::vector<int>;
@@ -31,6 +31,11 @@ std::vector<Mode> modes(bool fused_attention) {
       {"full, every 5", {.mode = RecomputeMode::full, .every = 5}},
       {"full, 2 blocks", {.mode = RecomputeMode::full, .blocks = 2}},
       {"full, every 2 of 3 blocks", {.mode = RecomputeMode::full, .every = 2, .blocks = 3}},
+      {"full, inputs on the host", {.mode = RecomputeMode::full, .offload = InputOffload::cpu}},
+      {"full, every 3, inputs on the host",
+       {.mode = RecomputeMode::full, .every = 3, .offload = InputOffload::cpu}},
+      {"full, 2 blocks, inputs on the host",
+       {.mode = RecomputeMode::full, .blocks = 2, .offload = InputOffload::cpu}},
       {"selective", {.mode = RecomputeMode::selective}},
       {"gelu", {.mode = RecomputeMode::selective, .recompute = {"gelu"}}},
       {"norm and mlp", {.mode = RecomputeMode::selective, .recompute = {"norm", "mlp"}}}};
@@ -130,11 +135,15 @@ TEST_CASE("so few rows that evaluation would use another kernel change nothing",
   const Trained expected = train(config, context);
   config.train.activation_checkpoint.mode = RecomputeMode::full;
   require_bit_equal(expected, train(config, context));
+  config.train.activation_checkpoint.offload = InputOffload::cpu;  // the first block has no input
+  require_bit_equal(expected, train(config, context));
 }
 
 TEST_CASE("micro-batches may wait for their backward", "[recompute]") {
+  const InputOffload offload = GENERATE(InputOffload::none, InputOffload::cpu);
   Config config = four_blocks();
-  config.train.activation_checkpoint = {.mode = RecomputeMode::full, .every = 2};
+  config.train.activation_checkpoint = {
+      .mode = RecomputeMode::full, .every = 2, .offload = offload};
   const ParallelContext context(config);
   const TrainerParts parts = build(config, context, {});
   std::vector<std::int64_t> first = {0, 1};
@@ -163,9 +172,9 @@ TEST_CASE("what is held while each block runs", "[recompute]") {
   // activations 100 each, boundaries 10 each, 7 to work with
   const std::vector<BlockCost> costs(
       5, BlockCost{.activation_bytes = 100, .boundary_bytes = 10, .backward_bytes = 7});
-  const auto moments = [&](const Segments& segments) {
+  const auto moments = [&](const Segments& segments, InputOffload offload = InputOffload::none) {
     std::vector<std::vector<std::int64_t>> numbers;
-    for (const BlockActivations& block : block_activations(segments, costs)) {
+    for (const BlockActivations& block : block_activations(segments, costs, offload)) {
       numbers.push_back({block.forward, block.backward, block.after});
     }
     return numbers;
@@ -179,6 +188,60 @@ TEST_CASE("what is held while each block runs", "[recompute]") {
   // a segment of three keeps one input, and runs again as a whole
   CHECK(moments(Segments{kKept, 1, 1, 1, kKept}) ==
         Moments{{110, 117, 0}, {210, 217, 120}, {220, 317, 220}, {220, 417, 320}, {220, 227, 130}});
+  // in host memory no input is kept, but in backward the next one is on its way back
+  CHECK(moments(Segments{kKept, 1, 2, 3, kKept}, InputOffload::cpu) ==
+        Moments{{110, 117, 0}, {210, 217, 120}, {210, 227, 130}, {210, 227, 130}, {210, 227, 130}});
+  CHECK(moments(Segments{kKept, 1, 1, 3, kKept}, InputOffload::cpu) ==
+        Moments{{110, 117, 0}, {210, 217, 120}, {210, 317, 220}, {210, 227, 130}, {210, 227, 130}});
+}
+
+TEST_CASE("the input that comes back next is that of the segment below", "[recompute]") {
+  const Segments segments = {kKept, 1, 1, 3, kKept, 5, 5, kKept};
+  const std::vector<std::optional<int>> ahead = {{}, {}, {}, 1, 3, 3, 3, 5};
+  for (int block = 0; block < std::ssize(segments); ++block) {
+    INFO(block);
+    CHECK(segment_ahead(segments, block) == ahead[static_cast<std::size_t>(block)]);
+  }
+  // whole pages for the inputs of three segments; nothing enters a first block
+  const std::vector<BlockCost> costs(8, BlockCost{.boundary_bytes = 4097});
+  CHECK(host_input_bytes(segments, costs) == std::int64_t{3} * 2 * 4096);
+  CHECK(host_input_bytes(Segments(8, kKept), costs) == 0);
+  CHECK(host_input_bytes(Segments(8, 0), costs) == 0);
+}
+
+TEST_CASE("inputs in host memory leave room on the device, as much as planned", "[recompute]") {
+  (void)device_memory();
+  Config config = four_blocks();
+  config.model.num_layers = 12;
+  config.data.seq_length = 12;
+  config.train.activation_checkpoint.mode = RecomputeMode::full;
+  config.eval.at_end = false;
+  struct Measured {
+    std::int64_t device = 0, host = 0;
+  };
+  const ParallelContext context(config);
+  const auto measure = [&](InputOffload offload) {
+    config.train.activation_checkpoint.offload = offload;
+    MemoryGauge& host = gauge(MemoryKind::host);
+    const std::int64_t before = device_memory().use().current;
+    device_memory().reset_peak();
+    host.reset_peak();
+    (void)make_trainer(config, context, 3)->run();
+    CHECK(host.use().current == 0);  // it goes with the run
+    return Measured{device_memory().use().peak - before, host.use().peak};
+  };
+  const Measured here = measure(InputOffload::none);
+  const RankBytes plan_here = make_plan(config, 80).ranks[0];
+  const Measured away = measure(InputOffload::cpu);
+  const RankBytes plan_away = make_plan(config, 80).ranks[0];
+  const std::int64_t input = std::int64_t{16} * 12 * 16 * 8;  // tokens, width, fp64
+  // Of 12 inputs the one in use and the one that comes back are here.
+  CHECK(here.device - away.device == 10 * input);
+  CHECK(plan_here.total() - plan_away.total() == 10 * input);
+  CHECK(plan_here.host == 0);
+  CHECK(here.host < input);  // initial values pass through
+  CHECK(plan_away.host == 12 * input);
+  CHECK(away.host == 12 * input);
 }
 
 TEST_CASE("the plan's activations shrink with every step of recomputation", "[recompute]") {
@@ -212,3 +275,5 @@ TEST_CASE("the plan's activations shrink with every step of recomputation", "[re
         tokens * 4 * (64 + 16 + 2) * 8);
   CHECK(planned({.mode = RecomputeMode::full, .blocks = 4}) == full);
 }
+
+}  // namespace colossal::test

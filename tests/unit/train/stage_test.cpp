@@ -19,9 +19,7 @@
 #include <string>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
-
+namespace colossal::test {
 namespace {
 
 constexpr double kFactor = 0.125;
@@ -75,7 +73,7 @@ std::string error_of(FakeBlock::Forward forward) {
   const std::vector<ChunkStore::Block> owned = {{"fake", blocks[0]->parameters()}};
   const std::unique_ptr<ChunkPlanner> planner = make_planner(blocks, tiny_gpt());
   ChunkStore store(owned, *planner, {}, store_options(tiny_gpt()), context);
-  BlockStage stage(blocks, store, context.mesh());
+  BlockStage stage(blocks, store, context);
   Batch batch;
   batch.fields["tokens"] = at::zeros({2, 3}, at::kLong);
   try {
@@ -228,9 +226,11 @@ TEST_CASE("a stage has at least one block", "[stage]") {
   const ParallelContext context(config);
   const TrainerParts parts = build(config, context, {});
   try {
-    const BlockStage empty({}, *parts.store, context.mesh());
+    const BlockStage empty({}, *parts.store, context);
     FAIL("accepted");
   } catch (const Error& error) {
     CHECK(error.id() == "empty-stage");
   }
 }
+
+}  // namespace colossal::test
