@@ -101,22 +101,23 @@ void ChunkStore::Impl::attach_tied(const std::vector<int>& owner_of) {
   }
 }
 
-/// A block whose own chunks exceed the budget could never run.
+/// A block whose own chunks exceed the budget could never run; what helps the neediest helps all.
 void ChunkStore::Impl::check_budget() const {
-  for (const BlockRecord& block : blocks) {
-    const std::int64_t bytes = needed_bytes(block);
-    check(
-        !plan.cache_bytes || bytes <= *plan.cache_bytes,
-        ErrorKind::memory,
-        "budget-too-small",
-        "block '{}' needs {} bytes of gathered weights at once and the budget is {}: {} bytes are "
-        "missing\n  fix   parallel.gemini.const_budget: {}",
-        block.name,
-        bytes,
-        plan.cache_bytes.value_or(0),
-        bytes - plan.cache_bytes.value_or(0),
-        bytes);
+  const auto needs = [this](const BlockRecord& block) { return needed_bytes(block); };
+  const auto neediest = std::ranges::max_element(blocks, {}, needs);
+  if (!plan.cache_bytes || neediest == blocks.end() || needs(*neediest) <= *plan.cache_bytes) {
+    return;
   }
+  const std::int64_t bytes = needs(*neediest);
+  fail(ErrorKind::memory,
+       "budget-too-small",
+       "block '{}' needs {} bytes of gathered weights at once and the budget is {}: {} bytes are "
+       "missing\n  fix   parallel.gemini.const_budget: {}",
+       neediest->name,
+       bytes,
+       *plan.cache_bytes,
+       bytes - *plan.cache_bytes,
+       bytes);
 }
 
 }  // namespace colossal
