@@ -4,6 +4,7 @@
 #include "mesh/context.hpp"
 #include "train/trainer.hpp"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
 #include <cstdint>
@@ -62,12 +63,23 @@ inline Tensors empty_records(const Trainer& trainer) {
   return tensors;
 }
 
-/// Adds what other ranks hold of tensors that are cut into parts; all policies cut all chunks
-/// alike.
+/// Adds what other ranks hold of tensors that are cut into parts, by one sum a dtype; all policies
+/// cut all chunks alike.
 inline void join_parts(const Trainer& trainer, Tensors& tensors) {
   const AxisSet cut = trainer.parts().store->plan().chunks.front().shard_axes;
-  for (auto& [name, tensor] : tensors) {
-    trainer.parts().context.comm(cut).all_reduce(tensor).wait();
+  const Comm& comm = trainer.parts().context.comm(cut);
+  std::map<at::ScalarType, std::vector<at::Tensor>> flat;
+  for (const auto& [name, tensor] : tensors) {
+    flat[tensor.scalar_type()].push_back(tensor.view(-1));
+  }
+  for (auto& [dtype, parts] : flat) {
+    at::Tensor all = at::cat(parts);
+    comm.all_reduce(all).wait();
+    std::int64_t begin = 0;
+    for (at::Tensor& part : parts) {
+      part.copy_(all.narrow(0, begin, part.numel()));
+      begin += part.numel();
+    }
   }
 }
 
