@@ -126,6 +126,150 @@ TEST_CASE("a text run takes its vocabulary from the tokenizer and refuses anothe
   run_expecting(4, {"validate", "--data", config});
 }
 
+TEST_CASE("text that was prepared is trained on as token ids, and generated again", "[dataset]") {
+  const Workshop shop;
+  run_expecting(0, shop.prepare({"--split-documents", "line", shop.path("a.txt").string()}));
+  write_file(shop.path("run.yaml"),
+             "version: 1\n"
+             "run: {device: cpu, threads: 1}\n"
+             "model: {type: gpt, num_layers: 1, hidden_size: 32, num_heads: 2}\n"
+             "data: {type: tokens, train: [out.bin], eval: [out.bin], validate: full,\n"
+             "       tokenizer: {type: bpe, path: tokenizer.json}, seq_length: 16}\n"
+             "train: {steps: 120, global_batch_size: 8, precision: fp64}\n"
+             "optimizer: {type: adamw, lr: 1e-2}\n");
+  const std::string config = shop.path("run.yaml").string();
+  const auto train = [&](const std::string& name, const Arguments& more = {}) {
+    Arguments arguments = {"train", config, "--output-dir", shop.path(name).string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const auto generate = [&](const std::string& name, const Arguments& more = {}) {
+    Arguments arguments = {"generate",
+                           "--checkpoint",
+                           shop.path(name).string(),
+                           "--prompt",
+                           "the path",
+                           "--temperature",
+                           "0",
+                           "--max-tokens",
+                           "12"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  run_expecting(0, {"validate", config});
+  const Outcome trained = run_expecting(0, train("run"));
+  CHECK(count(trained.err, " generate --checkpoint ") == 1);
+  const Json plan = Json::parse(read_file(shop.path("run") / "plan.json"));
+  CHECK(plan.at("vocab") == 258);
+  const Outcome text = run_expecting(0, generate("run"));
+  CHECK(text.out.starts_with("the path of the other"));
+  run_expecting(0, train("two", {"--nproc", "2"}));
+  require_same_losses(shop.path("run"), shop.path("two"), 1e-4);
+  run_expecting(0, {"eval", "--checkpoint", shop.path("run").string()});
+  // Weights that left and come back have the vocabulary of the tokenizer, which is not in the file.
+  const std::string weights = shop.path("weights.safetensors").string();
+  run_expecting(0, {"export", "--checkpoint", shop.path("run").string(), "-o", weights});
+  run_expecting(0, {"import", weights, "--model", config, "-o", shop.path("imported").string()});
+  CHECK(run_expecting(0, generate("imported")).out == text.out);
+
+  // The same ids with a vocabulary given; generate may be told the tokenizer later.
+  run_expecting(0,
+                train("plain", {"--set", "data.tokenizer=null", "--set", "model.vocab_size=258"}));
+  require_same_losses(shop.path("run"), shop.path("plain"), 0);
+  const Outcome untold = run_expecting(3, generate("plain"));
+  CHECK(count(untold.err, "[no-tokenizer]") == 1);
+  const std::string told =
+      "data.tokenizer={type: bpe, path: " + shop.path("tokenizer.json").string() + "}";
+  CHECK(run_expecting(0, generate("plain", {"--set", told})).out == text.out);
+}
+
+TEST_CASE("a tokenizer that has not made the token files ends every command", "[dataset]") {
+  const Workshop shop;
+  run_expecting(0, shop.prepare({"--split-documents", "line", shop.path("a.txt").string()}));
+  write_file(
+      shop.path("run.yaml"),
+      "version: 1\n"
+      "run: {device: cpu, threads: 1}\n"
+      "model: {type: gpt, num_layers: 1, hidden_size: 16, num_heads: 2}\n"
+      "data: {type: tokens, train: [out.bin], tokenizer: {type: bpe, path: tokenizer.json},\n"
+      "       validate: full, seq_length: 16}\n"
+      "train: {steps: 2, micro_batch_size: 2}\n"
+      "optimizer: {type: adamw, lr: 1e-3}\n");
+  const std::string config = shop.path("run.yaml").string();
+  const auto refuse = [&](const std::string& id,
+                          const std::string& text,
+                          const std::vector<std::string>& sets) {
+    for (Arguments arguments :
+         {Arguments{"validate", "--data", config},
+          Arguments{"plan", config},
+          Arguments{"train", config, "--output-dir", shop.path("new").string()},
+          Arguments{"train", config, "--nproc", "2", "--output-dir", shop.path("new").string()}}) {
+      for (const std::string& set : sets) {
+        arguments.insert(arguments.end(), {"--set", set});
+      }
+      const Outcome outcome = run_expecting(4, arguments);
+      const std::string all = outcome.out + outcome.err;
+      INFO(arguments.front() << "\n" << all);
+      CHECK(count(all, "[" + id + "]") == 1);
+      CHECK(count(all, text) >= 1);
+      CHECK(records(shop.path("new")).empty());
+    }
+  };
+  const std::string bytes = "data.tokenizer={type: byte}";
+  refuse("token-range", "is outside the vocabulary of 256 ids", {bytes, "model.vocab_size=300"});
+  refuse("vocab-too-small", "has 258 ids, model.vocab_size is 257", {"model.vocab_size=257"});
+  refuse("file-not-found", "none.json", {"data.tokenizer.path=none.json"});
+
+  const Arguments train = {"train", config, "--output-dir", shop.path("run").string()};
+  run_expecting(0, train);
+  write_tokenizer(shop.path("tokenizer.json"), "h e");  // as many ids, which mean something else
+  const Outcome resumed =
+      run_expecting(5, joined({train, {"--set", "train.steps=4", "--allow", "data.fingerprint"}}));
+  CHECK(count(resumed.err, "[resume-mismatch]") == 1);
+  CHECK(count(resumed.err, "data.tokenizer") >= 1);
+  const Outcome generated =
+      run_expecting(5, {"generate", "--checkpoint", shop.path("run").string(), "--prompt", "the"});
+  CHECK(count(generated.err, "[tokenizer-mismatch]") == 1);
+  const Outcome without = run_expecting(5,
+                                        joined({train,
+                                                {"--set",
+                                                 "train.steps=4",
+                                                 "--set",
+                                                 "data.tokenizer=null",
+                                                 "--set",
+                                                 "model.vocab_size=258"}}));
+  CHECK(count(without.err, "[resume-mismatch]") == 1);
+}
+
+TEST_CASE("a tokenizer with more ids than the model is not generated with", "[dataset]") {
+  const Workshop shop;
+  write_file(shop.path("run.yaml"),
+             "version: 1\n"
+             "run: {device: cpu, threads: 1}\n"
+             "model: {type: gpt, num_layers: 1, hidden_size: 16, num_heads: 2, vocab_size: 256}\n"
+             "data: {type: tokens, train: [out.bin], seq_length: 16}\n"
+             "train: {steps: 2, micro_batch_size: 2}\n"
+             "optimizer: {type: adamw, lr: 1e-3}\n");
+  run_expecting(0,
+                {"dataset",
+                 "prepare",
+                 "--tokenizer",
+                 "byte",
+                 shop.path("a.txt").string(),
+                 "-o",
+                 shop.path("out").string()});
+  const std::string run = shop.path("run").string();
+  run_expecting(0, {"train", shop.path("run.yaml").string(), "--output-dir", run});
+  const std::string larger =
+      "data.tokenizer={type: bpe, path: " + shop.path("tokenizer.json").string() + "}";
+  const Outcome outcome =
+      run_expecting(4, {"generate", "--checkpoint", run, "--prompt", "the", "--set", larger});
+  CHECK(count(outcome.err, "[vocab-too-small]") == 1);
+  CHECK(count(outcome.err, "258 ids and the model 256") == 1);
+  const Outcome untold = run_expecting(3, {"generate", "--checkpoint", run, "--prompt", "the"});
+  CHECK(count(untold.err, "--set 'data.tokenizer={type: bpe, path: FILE}'") == 1);
+}
+
 TEST_CASE("a data file that is not there is looked for under the nearest name", "[dataset]") {
   const TempDir folder;
   const std::string text = (folder.path() / "words.txt").string();
