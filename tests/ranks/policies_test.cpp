@@ -34,17 +34,30 @@ void check_same(const Trained& reference, const Trained& run, double tolerance) 
   }
 }
 
+/// Under a policy, in chunks twice as long as other tests have them: a run is made of messages
+/// between processes, of which there are half as many then, and still of several chunks.
+Config coarse(const Config& config, const Policy& policy) {
+  constexpr std::int64_t kChunk = 8192;
+  Config chosen = with(config, policy);
+  if (chosen.parallel.gemini) {
+    chosen.parallel.gemini->chunk_size = kChunk;
+  } else if (chosen.parallel.zero.bucket_size) {
+    chosen.parallel.zero.bucket_size = kChunk;
+  }
+  return chosen;
+}
+
 void check_policies(RankContext& ctx, const Config& config) {
   const SizedDevice device;
   const Trained reference = train(config, ParallelContext(config));
+  const ParallelContext context(split(config, ctx.size(), 1), ctx.world());
   for (const Policy& policy : policies()) {
     for (const std::int64_t accumulation : {1, 2}) {
       if (ctx.size() == 4 && accumulation == 1) {
         continue;  // the gate has two cores
       }
       INFO(policy.name << ", accumulation " << accumulation);
-      const Config spread = with(split(config, ctx.size(), accumulation), policy);
-      const ParallelContext context(spread, ctx.world());
+      const Config spread = coarse(split(config, ctx.size(), accumulation), policy);
       check_same(reference, train(spread, context), 1e-9);
     }
   }
@@ -67,7 +80,7 @@ void check_layerwise(RankContext& ctx, OptimizerType type, const std::vector<Pol
   const ParallelContext context(spread, ctx.world());
   for (const Policy& policy : under) {
     INFO(policy.name);
-    check_same(reference, train(with(spread, policy), context), 1e-9);
+    check_same(reference, train(coarse(spread, policy), context), 1e-9);
   }
 }
 
@@ -86,7 +99,7 @@ std::int64_t check_bits(RankContext& ctx,
   const Trained reference = train(spread, context);
   for (const Policy& policy : policies()) {
     INFO(policy.name << ", accumulation " << accumulation);
-    const Trained run = train(with(spread, policy), context);
+    const Trained run = train(coarse(spread, policy), context);
     REQUIRE(run.reports.size() == reference.reports.size());
     for (std::size_t i = 0; i < run.reports.size(); ++i) {
       require_relative(reference.reports[i].loss, run.reports[i].loss, tolerance, "loss");
@@ -141,10 +154,10 @@ void check_chain(RankContext& ctx) {
   Trained last;
   std::filesystem::path from;
   std::int64_t step = 0;
+  const ParallelContext context(split(config, ctx.size(), 1), ctx.world());
   for (const Policy& policy : policies()) {
     INFO(policy.name);
-    const Config spread = with(split(config, ctx.size(), 1), policy);
-    const ParallelContext context(spread, ctx.world());
+    const Config spread = coarse(split(config, ctx.size(), 1), policy);
     const std::unique_ptr<Trainer> trainer = make_trainer(spread, context, ++step, from);
     Trained leg = finish(*trainer);
     last.reports.insert(last.reports.end(), leg.reports.begin(), leg.reports.end());
@@ -169,14 +182,14 @@ void check_pairs(RankContext& ctx, std::size_t first) {
   const ParallelContext context(spread, ctx.world());
   const std::vector<Policy> all = policies();
   for (std::size_t saver = first; saver < all.size(); saver += 4) {
-    const std::unique_ptr<Trainer> trainer = make_trainer(with(spread, all[saver]), context, 1);
+    const std::unique_ptr<Trainer> trainer = make_trainer(coarse(spread, all[saver]), context, 1);
     trainer->run();
     const std::filesystem::path folder = root / std::to_string(saver);
     const std::filesystem::path from =
         ctx.comm().gather_text(save(*trainer, folder, ctx.comm()).string()).front();
     for (const Policy& loader : all) {
       INFO("saved under " << all[saver].name << ", loaded under " << loader.name);
-      check_same(reference, finish(*make_trainer(with(spread, loader), context, 2, from)), 1e-9);
+      check_same(reference, finish(*make_trainer(coarse(spread, loader), context, 2, from)), 1e-9);
     }
   }
   ctx.comm().barrier();  // the folder is rank 0's and goes with it
@@ -292,6 +305,6 @@ RANKS_TEST_CASE("adafactor with bf16 weights is the same under every memory poli
   const Trained reference = train(config, context);
   for (const Policy& policy : policies()) {
     INFO(policy.name);
-    check_same(reference, train(with(config, policy), context), 1e-6);
+    check_same(reference, train(coarse(config, policy), context), 1e-6);
   }
 }
