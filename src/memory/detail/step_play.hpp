@@ -52,6 +52,7 @@ class StepPlay {
   [[nodiscard]] const ChunkSpec& spec(int chunk) const;
   [[nodiscard]] std::int64_t weight_bytes(int chunk) const;
   [[nodiscard]] std::int64_t staging_bytes(int chunk) const;
+  [[nodiscard]] bool sums_in_place(int chunk) const;
   [[nodiscard]] BlockActivations activations_of(int block) const;
   [[nodiscard]] const std::vector<int>& chunks_of(int block) const;
   [[nodiscard]] std::int64_t missing_bytes(const std::vector<int>& chunks) const;
@@ -79,12 +80,14 @@ class StepPlay {
   std::set<int> here_;        ///< gathered chunks
   std::int64_t cached_ = 0;   ///< their bytes
   std::vector<int> users_;    ///< acquisitions without release
-  std::set<int> open_;        ///< chunks with a whole gradient of their own
+  std::set<int> open_;        ///< chunks that take gradients
+  std::set<int> borrowing_;   ///< of these: those with memory of their own for it
   std::deque<int> reducing_;  ///< in the order of their start
   std::int64_t staging_ = 0;  ///< of these, in the dtype of the reduction
   std::vector<int> blocks_left_;
   int next_ = 0;
-  bool first_ = true;  ///< the first step is played
+  bool first_ = true;        ///< the first step is played
+  bool first_batch_ = true;  ///< and of a step the first micro-batch
   std::int64_t borrowed_ = 0;
   std::int64_t activations_ = 0;
   std::int64_t gathered_now_ = 0;
