@@ -45,9 +45,13 @@ StepPlay::StepPlay(const AccountingInput& input,
       blocks_left_(input.plan.chunks.size(), 0) {}
 
 void StepPlay::run(std::int64_t micro_batches) {
-  for (const bool first : {true, false}) {
-    first_ = first;
-    borrowed_ = activations_ = gathered_now_ = 0;
+  constexpr int kSteps = 3;  // after two the pool has the blocks that it goes on with
+  for (int step = 0; step < kSteps; ++step) {
+    first_ = step == 0;
+    if (step == 1) {
+      borrowed_ = activations_ = 0;
+    }
+    gathered_now_ = 0;
     gathered_.clear();
     trace_.begin();
     for (std::int64_t i = 0; i < micro_batches; ++i) {

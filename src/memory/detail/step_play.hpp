@@ -32,16 +32,16 @@ class StepPlay {
   /// `budgets`: MeasuredDecision::budgets; empty: none. `input` and `mesh` must outlive it.
   StepPlay(const AccountingInput& input, const Mesh& mesh, std::vector<std::int64_t> budgets = {});
 
-  /// Plays a step of this many micro-batches twice: in the first nothing is known and nothing is
-  /// left from before.
+  /// Plays a step of this many micro-batches three times: in the first nothing is known and nothing
+  /// is left from before.
   void run(std::int64_t micro_batches);
   /// Evaluation after it: nothing is known ahead, and blocks keep nothing.
   void evaluate();
 
-  /// At the fullest moment of the second step and of evaluation.
+  /// At the fullest moment of the later steps and of evaluation.
   [[nodiscard]] std::int64_t borrowed() const noexcept { return borrowed_; }
   [[nodiscard]] std::int64_t activations() const noexcept { return activations_; }
-  /// This rank's parts gathered until the end of each micro-batch of the second step.
+  /// This rank's parts gathered until the end of each micro-batch of a later step.
   [[nodiscard]] const std::vector<std::int64_t>& gathered() const noexcept { return gathered_; }
   /// By acquisition of the first step: most bytes beside gathered weights, and the weights that the
   /// block needs.
