@@ -305,8 +305,8 @@ cudaError_t start(const GeluGradient& args, cudaStream_t stream) {
                           static_cast<int>(parts_of(args.in, kDepth))};
   int clusters = 0;
   const cudaError_t status = clusters_at_once(clusters);
-  if (status != cudaSuccess) {
-    return status;
+  if (status != cudaSuccess || clusters == 0) {  // a part of a card may have no neighbours
+    return status != cudaSuccess ? status : cudaErrorNotSupported;
   }
   const int most = schedule.pairs_of_rows * schedule.columns;
   const auto blocks = static_cast<unsigned>((clusters < most ? clusters : most) * kCluster);

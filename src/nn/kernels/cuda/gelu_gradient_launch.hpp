@@ -30,7 +30,8 @@ struct GeluGradient {
 [[nodiscard]] std::int64_t gelu_gradient_parts(std::int64_t rows);
 
 /// out = g weight times the slope of gelu_tanh at pre, rounded once; the sums are of what is
-/// written. cudaErrorNotSupported if the driver cannot describe such matrices.
+/// written. cudaErrorNotSupported, with nothing done, if the driver cannot describe such matrices
+/// or the device has no room for two blocks beside each other.
 cudaError_t launch_gelu_gradient(const GeluGradient& args, cudaStream_t stream);
 
 }  // namespace colossal::kernels::cuda
