@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace colossal {
@@ -75,10 +76,19 @@ std::int64_t optimizer_bytes(const ChunkSpec& chunk,
                                           size_of(options.state) * input.num_states);
 }
 
-/// Decides as the store will after its first step, moves optimizers and notes the slack in `bytes`
-/// and returns the budgets; none if the size of the device is unknown, or too little for any.
+/// What the home of a chunk's weights would move beside its optimizer.
+std::int64_t weight_bytes(const ChunkSpec& chunk, const AccountingInput& input, const Mesh& mesh) {
+  const StoreOptions& options = input.options;
+  const bool apart = !chunk.resident && options.master != options.compute;
+  return apart ? part_numel(chunk, mesh) * size_of(options.compute) : 0;
+}
+
+/// Decides as the store will after its first step, moves homes in `plan` and notes them and the
+/// slack in `bytes` and returns the budgets; none if the size of the device is unknown, or too
+/// little for any.
 std::vector<std::int64_t> measured_budgets(const AccountingInput& input,
                                            const Mesh& mesh,
+                                           ChunkPlan& plan,
                                            ChunkBytes& bytes) {
   if (!input.plan.measured || input.device_bytes == 0 || !input.options.training) {
     return {};
@@ -91,17 +101,37 @@ std::vector<std::int64_t> measured_budgets(const AccountingInput& input,
       .shares = *input.plan.measured,
       .non_model = first.non_model(),
       .needs = first.needs(),
-      .optimizer_bytes = {}};
+      .optimizer_bytes = {},
+      .weight_bytes = {}};
   for (const ChunkSpec& chunk : input.plan.chunks) {
     measured.optimizer_bytes.push_back(optimizer_bytes(chunk, input, mesh));
+    measured.weight_bytes.push_back(weight_bytes(chunk, input, mesh));
   }
   detail::MeasuredDecision decision = detail::decide(measured);
+  detail::follow(decision, input.options.master == input.options.compute, mesh, plan);
   for (const int chunk : decision.to_device) {
     bytes.optimizer += measured.optimizer_bytes[index(chunk)];
     bytes.host -= measured.optimizer_bytes[index(chunk)];
   }
+  for (const int chunk : decision.homes_to_device) {
+    bytes.weights += measured.weight_bytes[index(chunk)];
+    bytes.host -= measured.weight_bytes[index(chunk)];
+  }
   bytes.slack = decision.slack;
   return std::move(decision.budgets);
+}
+
+/// The same with another plan, which must outlive the result.
+AccountingInput with_plan(const AccountingInput& input, const ChunkPlan& plan) {
+  return {.plan = plan,
+          .options = input.options,
+          .chunks_of_blocks = input.chunks_of_blocks,
+          .num_states = input.num_states,
+          .micro_batches = input.micro_batches,
+          .activations = input.activations,
+          .other_bytes = input.other_bytes,
+          .device_bytes = input.device_bytes,
+          .evaluation_bytes = input.evaluation_bytes};
 }
 
 /// Gathered weights of the block that needs most of them.
@@ -148,7 +178,10 @@ ChunkBytes account(const AccountingInput& input, const Mesh& mesh) {
   if (input.plan.cache_bytes) {
     bytes.slack = *input.plan.cache_bytes - most_needed(input);
   }
-  detail::StepPlay play(input, mesh, measured_budgets(input, mesh, bytes));
+  ChunkPlan plan = input.plan;
+  std::vector<std::int64_t> budgets = measured_budgets(input, mesh, plan, bytes);
+  const AccountingInput decided = with_plan(input, plan);
+  detail::StepPlay play(decided, mesh, std::move(budgets));
   play.run(std::min(input.micro_batches, kPlayed));
   play.evaluate();
   bytes.borrowed = play.borrowed();

@@ -26,6 +26,7 @@ enum class BlockUse : std::uint8_t { forward, backward, eval };
 struct StoreCounters {
   std::int64_t gathers = 0;              ///< chunks gathered
   std::int64_t gathered_bytes = 0;       ///< of whole chunks gathered
+  std::int64_t crossed_bytes = 0;        ///< between device and host: weights and gradients
   std::int64_t peak_borrowed_bytes = 0;  ///< gathered weights and whole gradients at once
   std::int64_t missing_bytes = 0;        ///< of the device, where "budget-too-small" ended a step
 };

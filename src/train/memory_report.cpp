@@ -163,7 +163,11 @@ MemorySummary measure_memory(const Config& config, const Comm& world) {
                        .host_peak = values[1],
                        .gathered_peak = values[2],
                        .nvme_peak = values[3]};
-  for (const RankBytes& rank : make_plan(config, 0).ranks) {
+  Config sized = config;  // placement auto has looked at what is there, which no key need say
+  if (!sized.run.device_memory) {
+    sized.run.device_memory = device_memory().limit();
+  }
+  for (const RankBytes& rank : make_plan(sized, 0).ranks) {
     memory.planned = std::max(memory.planned, rank.total());
   }
   return memory;

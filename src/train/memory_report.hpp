@@ -53,8 +53,8 @@ struct MemorySummary {
   [[nodiscard]] double plan_error() const;
 };
 
-/// The peaks of this process's gauges, over all ranks, beside the plan's bytes. Collective over
-/// `world`.
+/// The peaks of this process's gauges, over all ranks, beside the plan's bytes for a device of the
+/// size that is there. Collective over `world`.
 [[nodiscard]] MemorySummary measure_memory(const Config& config, const Comm& world);
 
 /// Warns "memory-over" if the plan needs more than there is: an estimate is no measurement, so the

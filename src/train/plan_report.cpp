@@ -191,13 +191,22 @@ void fill_chunks(PlanReport& plan,
   plan.gather_bytes_per_step = bytes.gathered;
 }
 
+/// Whether a run that nothing stops saves a checkpoint.
+bool saves(const Config& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  return checkpoint.at_end || checkpoint.every_steps || checkpoint.every_time_seconds ||
+         config.run.max_time_seconds;
+}
+
 /// What a checkpoint holds and how many there are at most; total_steps is known or 0.
-void fill_checkpoints(PlanReport& plan, const CheckpointConfig& config, const PlanModel& model) {
+void fill_checkpoints(PlanReport& plan, const Config& whole, const PlanModel& model) {
+  const CheckpointConfig& config = whole.checkpoint;
   const auto master = static_cast<std::int64_t>(at::elementSize(model.options.master));
   const auto state = static_cast<std::int64_t>(at::elementSize(model.options.state));
   const bool full = config.content == CheckpointContent::full;
   plan.checkpoint_bytes = plan.parameters * (master + (full ? state * model.num_states : 0)) +
                           (full ? model.whole_bytes : 0);
+  plan.saved_bytes = saves(whole) ? plan.checkpoint_bytes : 0;
   plan.keep_last = config.keep_last;
   plan.keeps = thousands(config.keep_last);
   plan.most_checkpoints = config.keep_last + 1;
@@ -249,7 +258,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   fill_model(plan, config.model);
   plan.parameters = num_parameters(model.parts.blocks);
   plan.flops_per_step = cost.flops * static_cast<double>(plan.accumulation * plan.data);
-  fill_checkpoints(plan, config.checkpoint, model);
+  fill_checkpoints(plan, config, model);
   plan.device_memory = config.run.device_memory.value_or(0);
   plan.output_dir = config.run.output_dir;
   // Ranks that differ in their data alone hold and move the same.

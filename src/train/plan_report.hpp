@@ -50,7 +50,8 @@ struct PlanReport {
   double flops_per_step = 0;
   std::int64_t comm_bytes_per_step = 0;    ///< payload handed to gradient reductions by one rank
   std::int64_t gather_bytes_per_step = 0;  ///< parts of weights handed to gathers by one rank
-  std::int64_t checkpoint_bytes = 0;
+  std::int64_t checkpoint_bytes = 0;       ///< of one
+  std::int64_t saved_bytes = 0;       ///< the same; 0: the run saves none unless a signal stops it
   std::int64_t keep_last = 0;         ///< newest checkpoints that are kept
   std::string keeps;                  ///< all that is kept: "2 + every 5,000 + best"
   std::int64_t most_checkpoints = 0;  ///< at once, while a new one is written

@@ -145,10 +145,13 @@ std::filesystem::path existing_part(const std::filesystem::path& folder) {
 
 std::string checkpoint_line(const PlanReport& plan) {
   const auto each = static_cast<double>(plan.checkpoint_bytes);
-  std::string text = fmt::format("checkpoint  ~{} each, keep {} -> peak ~{}",
-                                 human_bytes(each),
-                                 plan.keeps,
-                                 human_bytes(each * static_cast<double>(plan.most_checkpoints)));
+  std::string text =
+      plan.saved_bytes == 0
+          ? fmt::format("checkpoint  none, but ~{} if a signal stops the run", human_bytes(each))
+          : fmt::format("checkpoint  ~{} each, keep {} -> peak ~{}",
+                        human_bytes(each),
+                        plan.keeps,
+                        human_bytes(each * static_cast<double>(plan.most_checkpoints)));
   if (!plan.output_dir.empty()) {
     std::error_code failed;
     const std::filesystem::path folder = existing_part(plan.output_dir);

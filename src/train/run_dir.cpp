@@ -6,6 +6,8 @@
 #include "core/log.hpp"
 #include "core/text.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -13,6 +15,7 @@
 #include <fcntl.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -69,16 +72,19 @@ void check_space(const fs::path& folder, std::int64_t checkpoint_bytes) {
   const auto free =
       static_cast<std::int64_t>(volume.f_bavail) * static_cast<std::int64_t>(volume.f_frsize);
   const std::int64_t needed = 2 * checkpoint_bytes + kSpareBytes;
+  const std::string spare = human_bytes(static_cast<double>(kSpareBytes));
   check(free >= needed,
         ErrorKind::config,
         "disk-low",
-        "the volume of {} has {} free; two checkpoints of {} and {} to spare need {}\n  fix   free "
-        "some space, or choose another volume with --output-dir",
+        "the volume of {} has {} free; {}\n  fix   free some space, or choose another volume with "
+        "--output-dir",
         folder.string(),
         human_bytes(static_cast<double>(free)),
-        human_bytes(static_cast<double>(checkpoint_bytes)),
-        human_bytes(static_cast<double>(kSpareBytes)),
-        human_bytes(static_cast<double>(needed)));
+        checkpoint_bytes == 0 ? spare + " to spare are needed"
+                              : fmt::format("two checkpoints of {} and {} to spare need {}",
+                                            human_bytes(static_cast<double>(checkpoint_bytes)),
+                                            spare,
+                                            human_bytes(static_cast<double>(needed))));
 }
 
 void probe(const fs::path& folder) {

@@ -59,9 +59,9 @@ class RunDir {
 /// Attempt number in status.json, 0 if there is none or the file is damaged. Never throws.
 [[nodiscard]] std::int64_t last_attempt(const std::filesystem::path& run);
 
-/// Probes that `folder` can be written and has room for two checkpoints and 1 GiB, without leaving
-/// anything but the folder, and not even that if it fails. Errors: config "output-not-writable",
-/// "disk-low".
+/// Probes that `folder` can be written and has room for two checkpoints of so many bytes (0: none
+/// is saved) and 1 GiB, without leaving anything but the folder, and not even that if it fails.
+/// Errors: config "output-not-writable", "disk-low".
 void check_writable(const std::filesystem::path& folder, std::int64_t checkpoint_bytes);
 
 }  // namespace colossal

@@ -202,26 +202,26 @@ CheckpointChoice TrainSession::prepare() {
   return candidates_from(decision);
 }
 
-void TrainSession::take_folder(std::int64_t checkpoint_bytes) {
+void TrainSession::take_folder(std::int64_t saved_bytes) {
   const fs::path folder = config_.run.output_dir;
   const fs::path moved = options_.overwrite ? RunDir::move_aside(folder) : fs::path();
   if (!moved.empty()) {
     log::console(fmt::format("moved     {} to {}", folder.string(), moved.string()));
   }
-  run_dir_ = RunDir::open(folder, checkpoint_bytes);
+  run_dir_ = RunDir::open(folder, saved_bytes);
   failures_.own(run_dir_.get());
 }
 
 CheckpointChoice TrainSession::prepare_on_rank_0() {
   const fs::path folder = config_.run.output_dir;
-  const std::int64_t checkpoint_bytes = make_plan(config_, 0).checkpoint_bytes;
+  const std::int64_t saved_bytes = make_plan(config_, 0).saved_bytes;
   if (options_.dry_run) {
-    blaming("run.output_dir", [&] { check_writable(folder, checkpoint_bytes); });
+    blaming("run.output_dir", [&] { check_writable(folder, saved_bytes); });
   } else {
     if (options_.overwrite) {  // before the old run is moved aside for nothing
       settle_initial_weights(config_, {});
     }
-    blaming("run.output_dir", [&] { take_folder(checkpoint_bytes); });
+    blaming("run.output_dir", [&] { take_folder(saved_bytes); });
   }
   if (options_.dry_run && options_.overwrite) {
     return {};

@@ -62,7 +62,7 @@ class TrainSession {
   /// Of the training data; rank 0 finds it out for all.
   const std::string& data_fingerprint();
   /// Moves an old run aside if asked to, and opens the run directory.
-  void take_folder(std::int64_t checkpoint_bytes);
+  void take_folder(std::int64_t saved_bytes);
   /// Builds the trainer at step 0 or from the best readable checkpoint.
   void restore(const CheckpointChoice& choice);
   /// Whether this checkpoint could be read on every rank; a damage is logged.

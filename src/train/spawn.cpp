@@ -41,7 +41,7 @@ int check_host(const Loaded& loaded, bool json) {
   const int code = report_findings(check_with_data(loaded, *open_data(config).train), true, json);
   if (code == 0) {  // else no folder is made for it
     blaming("run.output_dir",
-            [&] { check_writable(config.run.output_dir, make_plan(config, 0).checkpoint_bytes); });
+            [&] { check_writable(config.run.output_dir, make_plan(config, 0).saved_bytes); });
   }
   return code;
 }

@@ -37,9 +37,13 @@ std::vector<at::Tensor> leaves(const std::vector<Shape>& shapes, at::ScalarType 
 }
 
 /// Two backward passes over gradients of garbage give twice the gradient of one without any.
-void check_first_write(const std::vector<Shape>& shapes, at::ScalarType dtype, const Loss& loss) {
+/// `reference`: the same loss by another way, if not by the same.
+void check_first_write(const std::vector<Shape>& shapes,
+                       at::ScalarType dtype,
+                       const Loss& loss,
+                       const Loss& reference = {}) {
   const std::vector<at::Tensor> plain = leaves(shapes, dtype);
-  loss(plain).backward();
+  (reference ? reference : loss)(plain).backward();
   const std::vector<at::Tensor> marked = leaves(shapes, dtype);
   for (const at::Tensor& leaf : marked) {
     leaf.mutable_grad() = at::full_like(leaf.detach(), std::nan(""));
@@ -83,12 +87,66 @@ TEST_CASE("GPU: the first write of a gradient replaces it", "[cuda][gradient]") 
 TEST_CASE("GPU: a linear layer takes the sums that the norm after it left", "[cuda][gradient]") {
   NEEDS_GPUS(1)
   for (const at::ScalarType dtype : kTypes) {
+    const auto loss = [](const std::vector<at::Tensor>& in, bool apart) {
+      const at::Tensor x = linear_onto(in[1], in[0], in[2], in[3]);
+      // The gradient of a product with 1 is another array, of which no sums are known.
+      const auto [y, fork] = layer_norm_fork(apart ? x.mul(1) : x, in[4], in[5], 1e-5);
+      return y.to(at::kFloat).square().sum().add(fork.to(at::kFloat).sum());
+    };
     check_first_write(
-        {{1, 64, 32}, {1, 64, 48}, {48, 32}, {48}, {48}, {48}}, dtype, [](const auto& in) {
-          const at::Tensor x = linear_onto(in[1], in[0], in[2], in[3]);
-          const auto [y, fork] = layer_norm_fork(x, in[4], in[5], 1e-5);
-          return y.to(at::kFloat).square().sum().add(fork.to(at::kFloat).sum());
-        });
+        {{1, 64, 32}, {1, 64, 48}, {48, 32}, {48}, {48}, {48}},
+        dtype,
+        [&](const auto& in) { return loss(in, false); },
+        [&](const auto& in) { return loss(in, true); });
+  }
+}
+
+namespace {
+
+constexpr std::int64_t kHidden = 128;
+constexpr kernels::AttentionShape kHeads{2, 2, kHidden / 2, true};
+
+/// Half a block. `apart`: attention's gradient is another array, of which no sums are known.
+at::Tensor attention_loss(const std::vector<at::Tensor>& in, bool apart) {
+  const at::Tensor context = attention(linear(in[0], in[1], in[2]), kHeads);
+  const at::Tensor x = linear_onto(in[0], apart ? context.mul(1) : context, in[3], in[4]);
+  const auto [y, fork] = layer_norm_fork(x, in[5], in[6], 1e-5);
+  const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return y.to(wide).pow(3).sum().add(fork.to(wide).square().sum());
+}
+
+at::Tensor bias_gradient(const std::vector<at::Tensor>& of, const at::Device& device, bool apart) {
+  std::vector<at::Tensor> in;
+  for (const at::Tensor& leaf : of) {
+    const at::Tensor copy =
+        device.is_cuda() ? leaf.detach().clone() : leaf.detach().to(at::kDouble);
+    in.push_back(copy.to(device).set_requires_grad(true));
+  }
+  attention_loss(in, apart).backward();
+  return in[2].grad();
+}
+
+}  // namespace
+
+TEST_CASE("GPU: the gradient of attention's bias needs no pass over k and v", "[cuda][gradient]") {
+  NEEDS_GPUS(1)
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const std::vector<at::Tensor> in = leaves({{2, 128, kHidden},
+                                               {3 * kHidden, kHidden},
+                                               {3 * kHidden},
+                                               {kHidden, kHidden},
+                                               {kHidden},
+                                               {kHidden},
+                                               {kHidden}},
+                                              dtype);
+    const at::Tensor exact = bias_gradient(in, at::kCPU, false);
+    for (const bool apart : {false, true}) {
+      INFO(c10::toString(dtype) << (apart ? " with" : " without") << " a pass");
+      const at::Tensor gradient = bias_gradient(in, kGpu, apart);
+      require_close(exact, gradient, 4 * step_of(dtype), "gradient");
+      // A constant beside all keys changes nothing, but for rounding.
+      REQUIRE(gradient.narrow(0, kHidden, kHidden).eq(0).all().item<bool>() == !apart);
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include "cuda/deterministic.hpp"
 #include "cuda/fast_gpt.hpp"
 #include "mesh/device_graph.hpp"
+#include "nn/kernels/cuda/columns.hpp"
 #include "support/close.hpp"
 #include "support/gpu.hpp"
 #include "support/temp_dir.hpp"
@@ -13,6 +14,8 @@
 #include <ATen/ops/full_like.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <functional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,6 +100,31 @@ TEST_CASE("work that waits for the GPU is not recorded, and the GPU goes on", "[
   CHECK(x.add(1).sum().item<float>() == 20);
 }
 
+TEST_CASE("whatever ends a recording is told as one, but for errors of the work itself",
+          "[cuda][graph]") {
+  NEEDS_GPUS(1)
+  const at::Tensor x = at::full({10, 4}, 1.0F, at::TensorOptions(at::kFloat).device(kGpu));
+  const auto id_of = [](const std::function<void()>& work) {
+    try {
+      const auto graph = record_graph(kGpu, work);
+    } catch (const Error& error) {
+      return std::string(error.id());
+    }
+    return std::string();
+  };
+  CHECK(id_of([&] {
+          try {
+            static_cast<void>(x.sum().item<float>());
+          } catch (const c10::Error&) {
+            static_cast<void>(kernels::cuda::column_sums(x));  // what a kernel of ours says then
+          }
+        }) == "cuda-graph");
+  CHECK(id_of([] { throw std::runtime_error("a library's own error"); }) == "cuda-graph");
+  CHECK(id_of([] { fail(ErrorKind::data, "label-range", "an error of the work"); }) ==
+        "label-range");
+  CHECK(kernels::cuda::column_sums(x).sum().item<float>() == 40);
+}
+
 TEST_CASE("recorded steps draw the dropout of their step", "[cuda][graph]") {
   NEEDS_GPUS(1)
   const Deterministic repeats(kGpu);
@@ -163,7 +191,9 @@ TEST_CASE("steps of as many labels as documents have run call by call", "[cuda][
   const TempDir folder;
   const Config config = in(tiny_blend_gpt(folder.path()), Precision::fp32);
   const Trained calls = run(config, CudaGraph::off);
-  check_bits(calls, run(config, CudaGraph::on));
+  const Trained asked = run(config, CudaGraph::on);
+  CHECK(num_recorded(asked) == 0);
+  check_bits(calls, asked);
 }
 
 TEST_CASE("evaluations between recorded steps change nothing", "[cuda][graph]") {

@@ -6,13 +6,17 @@
 #include "cuda/kernel_helpers.hpp"
 #include "nn/functions.hpp"
 #include "nn/kernels/columns.hpp"
+#include "nn/kernels/cuda/gelu_gradient.hpp"
 
+#include <ATen/ops/equal.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/linear.h>
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 namespace colossal::test {
 namespace {
@@ -79,6 +83,93 @@ TEST_CASE("GPU: gelu inside the product is gelu after it", "[cuda][linear]") {
           grad.bias_f.defined() ? grad.bias_f : kernels::column_sums(grad.pre_mf);
       REQUIRE(scaled_distance(exact_grad.sum(0), sums) < 2 * step_of(dtype));
     }
+  }
+}
+
+namespace {
+
+/// Rows, in, features: rows that fill no tile, an odd number of tiles, steps and columns cut short.
+const std::vector<std::array<std::int64_t, 3>> kLargeSizes = {
+    {16904, 72, 2056}, {35000, 136, 648}, {4104, 1600, 6400}, {32768, 64, 512}};
+
+struct GeluCase {
+  at::Tensor g, weight, pre;
+};
+
+GeluCase make_case(const std::array<std::int64_t, 3>& sizes, at::ScalarType dtype) {
+  const auto [rows, in, features] = sizes;
+  return {small({rows, in}, "g", dtype),
+          small({in, features}, "weight", dtype),
+          small({rows, features}, "pre", dtype).mul(std::sqrt(static_cast<double>(features)) * 2)};
+}
+
+/// Whether the kernel runs on the first GPU.
+bool is_hopper() {
+  return survey_gpus().gpus.front().capability == 90;
+}
+
+}  // namespace
+
+TEST_CASE("GPU: gelu's gradient and its sums come out of one product", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  if (!is_hopper()) {
+    WARN("skipped: the kernel is for compute capability 9.0");
+    return;
+  }
+  for (const std::array<std::int64_t, 3>& sizes : kLargeSizes) {
+    INFO(sizes[0] << ' ' << sizes[1] << ' ' << sizes[2]);
+    const auto [g, weight, pre] = make_case(sizes, at::kBFloat16);
+    const auto grad = kernels::cuda::gelu_gradient(g, weight, pre);
+    REQUIRE(grad.pre_mf.defined());
+    const at::Tensor exact = at::gelu_backward(wide(g).matmul(wide(weight)), wide(pre), "tanh");
+    REQUIRE(scaled_distance(exact, grad.pre_mf) < step_of(at::kBFloat16));
+    REQUIRE(scaled_distance(wide(grad.pre_mf).sum(0), grad.bias_f) < 1e-5);
+    const auto again = kernels::cuda::gelu_gradient(g, weight, pre);
+    REQUIRE(at::equal(grad.pre_mf, again.pre_mf));
+    REQUIRE(at::equal(grad.bias_f, again.bias_f));
+  }
+}
+
+TEST_CASE("GPU: gelu's gradient keeps what is no number and the tails", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  if (!is_hopper()) {
+    WARN("skipped: the kernel is for compute capability 9.0");
+    return;
+  }
+  const auto [g, weight, pre] = make_case({16904, 72, 2056}, at::kBFloat16);
+  pre.narrow(1, 0, 8).fill_(-60);
+  pre.narrow(1, 8, 8).fill_(60);
+  g[16903].fill_(std::numeric_limits<double>::quiet_NaN());
+  const auto grad = kernels::cuda::gelu_gradient(g, weight, pre);
+  const at::Tensor rest = grad.pre_mf.narrow(0, 0, 16903);
+  REQUIRE(rest.narrow(1, 0, 8).abs().max().item<double>() == 0);
+  const at::Tensor product = wide(g).matmul(wide(weight)).narrow(0, 0, 16903);
+  REQUIRE(scaled_distance(product.narrow(1, 8, 8), rest.narrow(1, 8, 8)) < step_of(at::kBFloat16));
+  REQUIRE(grad.pre_mf[16903].isnan().all().item<bool>());
+  REQUIRE(grad.bias_f.isnan().all().item<bool>());
+  REQUIRE_FALSE(rest.isnan().any().item<bool>());
+}
+
+TEST_CASE("GPU: gelu's gradient is left to the library elsewhere", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  const auto taken = [](const GeluCase& of) {
+    return kernels::cuda::gelu_gradient(of.g, of.weight, of.pre).pre_mf.defined();
+  };
+  const std::array<std::int64_t, 3> sizes = kLargeSizes.front();
+  REQUIRE_FALSE(taken(make_case({512, 768, 3072}, at::kBFloat16)));  // too little work
+  REQUIRE_FALSE(taken(make_case(sizes, at::kHalf)));
+  GeluCase turned = make_case(sizes, at::kBFloat16);
+  turned.weight = turned.weight.t().contiguous().t();
+  REQUIRE_FALSE(taken(turned));
+  GeluCase shifted = make_case(sizes, at::kBFloat16);
+  shifted.g = on_gpu(shifted.g, true);
+  REQUIRE_FALSE(taken(shifted));
+  REQUIRE_FALSE(taken(make_case({16904, 72, 2052}, at::kBFloat16)));  // rows of broken packs
+  for (const GeluCase& of : {turned, shifted}) {
+    const auto grad = kernels::cuda::linear_gelu_backward(of.g, of.weight, of.pre);
+    const at::Tensor exact =
+        at::gelu_backward(wide(of.g).matmul(wide(of.weight)), wide(of.pre), "tanh");
+    REQUIRE(scaled_distance(exact, grad.pre_mf) < step_of(at::kBFloat16));
   }
 }
 

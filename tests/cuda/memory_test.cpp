@@ -1,12 +1,14 @@
 // Does the memory layer work on a GPU: buffers whose memory comes and goes, counts, copies beside
 // the computation?
 #include "core/error.hpp"
+#include "memory/chunk_store.hpp"
 #include "memory/cuda/gpu_memory.hpp"
 #include "memory/device_memory.hpp"
 #include "memory/gauge.hpp"
 #include "memory/host_memory.hpp"
 #include "memory/swap_buffer.hpp"
 #include "support/gpu.hpp"
+#include "unit/memory/memory_helpers.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -108,6 +110,41 @@ TEST_CASE("a copy waits for what its own stream is told to wait for", "[cuda][me
   cuda::Copy copy = stream.copy(host, there, [&] { there.fill_(5); });  // on the copies' stream
   copy.finish();
   CHECK(at::equal(host, at::full({1000}, 5.0F)));
+}
+
+TEST_CASE("a gradient that nobody writes is zero, not what the step before has left",
+          "[cuda][memory]") {
+  NEEDS_GPUS(1)
+  for (const char* stage : {"0", "2"}) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      for (const int micro_batches : {1, 2}) {
+        const ParallelContext context(Config{}, kGpu);
+        Parameter used(test::spec_of("used", {3}));
+        Parameter idle(test::spec_of("idle", {4}));
+        const auto planner = chunk_planners().make(stage, {.chunk_bytes = 1024, .item_bytes = 4});
+        const std::vector<ChunkStore::Block> blocks = {{"block", {&used, &idle}}};
+        ChunkStore store(blocks, *planner, {}, test::plain_options(dtype), context);
+        for (const bool both : {true, false}) {
+          store.begin_gradients();
+          for (int batch = 1; batch <= micro_batches; ++batch) {
+            store.acquire(0, BlockUse::backward);
+            used.tensor().sum().backward();
+            if (both) {
+              idle.tensor().sum().mul(100).backward();
+            }
+            store.gradients_ready(0, batch == micro_batches);
+            store.release(0);
+          }
+          store.finish_gradients();
+          INFO("stage " << stage << ", " << c10::toString(dtype) << ", " << micro_batches
+                        << " micro-batches, idle " << !both);
+          const double sum = store.shards().front().grad.to(at::kDouble).sum().item<double>();
+          CHECK(sum == micro_batches * (3 + (both ? 400 : 0)));
+          store.publish();
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("pinned memory is counted as long as it lives, other host memory is not",

@@ -72,6 +72,7 @@ std::vector<OptimizerConfig> configs() {
   add(OptimizerType::lamb, inside);
   add(OptimizerType::lars, nothing);
   add(OptimizerType::lars, plain);
+  add(OptimizerType::lion, nothing);
   return all;
 }
 
@@ -161,6 +162,9 @@ TEST_CASE("GPU: updates equal the CPU's", "[cuda][optim]") {
     const auto optimizer = optimizers().make(name, config);
     const bool exact = optimizer->sweeps() == 1;
     for (const Types& types : all_types()) {
+      if (config.type == OptimizerType::lion && types.state != types.master) {
+        continue;  // no configuration asks for it
+      }
       for (const bool shifted : {false, true}) {
         std::vector<FlatShard> cpu = {shard_of(*optimizer, types)};
         std::vector<FlatShard> gpu = {moved(cpu[0], shifted)};
@@ -224,6 +228,25 @@ TEST_CASE("GPU: squares of many gradients, wherever they begin", "[cuda][optim]"
       REQUIRE(found.const_data_ptr<double>()[i] == Approx(exact[i]).epsilon(1e-6));
     }
     REQUIRE(at::equal(found, detail::cuda::squares_of(parts).cpu()));
+  }
+}
+
+TEST_CASE("GPU: squares of large and of tiny gradients are in the range of the CPU's",
+          "[cuda][optim]") {
+  NEEDS_GPUS(1)
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const double size : {0x1p90, 0x1p-90}) {  // squares that fp32 cannot hold
+      for (const std::int64_t count : {5, 100'003}) {
+        for (const bool shifted : {false, true}) {
+          const at::Tensor values = noise(count, 3, at::kDouble).mul(size).to(dtype);
+          const double exact = values.to(at::kDouble).square().sum().item<double>();
+          const std::vector<at::Tensor> parts = {moved(values, shifted)};
+          INFO(c10::toString(dtype) << " of the size of " << size << ", " << count);
+          REQUIRE(exact > 0);
+          CHECK(detail::cuda::squares_of(parts).item<double>() == Approx(exact).epsilon(1e-12));
+        }
+      }
+    }
   }
 }
 

@@ -109,6 +109,37 @@ TEST_CASE("a classifier has the losses of a CPU", "[cuda][train]") {
   check_same(in(tiny_mlp(), Precision::fp32), 1e-5, 1e-3);
 }
 
+TEST_CASE("lion and adafactor have the losses of a CPU", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  for (const OptimizerType type : {OptimizerType::lion, OptimizerType::adafactor}) {
+    INFO(yaml_word(type));
+    Config config = in(tiny_gpt(), Precision::fp64);
+    config.optimizer.type = type;
+    config.optimizer.lr = 2e-3;
+    check_losses(
+        train(config, ParallelContext(config)), train(config, ParallelContext(config, kGpu)), 1e-7);
+  }
+}
+
+TEST_CASE("smoothed labels have the losses of a CPU", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  const auto smoothed = [](Config config) {
+    config.train.label_smoothing = 0.2;
+    return config;
+  };
+  check_same(smoothed(in(tiny_gpt(), Precision::fp32)), 1e-5, 1e-3);
+  check_same(smoothed(in(tiny_mlp(), Precision::fp32)), 1e-5, 1e-3);
+  const Config fast = fast_gpt(Precision::bf16);
+  const auto on_gpu = [](const Config& config) {
+    return train(config, ParallelContext(config, kGpu));
+  };
+  const Trained plain = on_gpu(fast);
+  const Trained gpu = on_gpu(smoothed(fast));
+  const Config on_cpu = smoothed(fast);
+  check_losses(train(on_cpu, ParallelContext(on_cpu)), gpu, 2e-2);
+  CHECK(gpu.reports.back().loss > plain.reports.back().loss);
+}
+
 TEST_CASE("accumulation and recomputation change nothing on a GPU", "[cuda][train]") {
   NEEDS_GPUS(1)
   Config config = split(in(tiny_gpt(), Precision::fp32), 1, 4);
@@ -161,10 +192,17 @@ TEST_CASE("placement auto moves optimizers to a GPU that has room", "[cuda][trai
     const ParallelContext context(placed, kGpu);
     Trainer trainer(build(placed, context, {}), {});
     check_losses(whole, finish(trainer), exact ? 1e-5 : 2e-2);
+    const ChunkStore& store = *trainer.parts().store;
     for (const FlatShard& shard : trainer.parts().store->shards()) {
       CHECK(shard.master.is_cuda());
-      CHECK((!shard.working.defined() || shard.working.is_cuda()));  // what a kernel may write
+      CHECK(shard.working.defined() != exact);
+      CHECK((exact || shard.working.is_cuda()));
     }
+    for (const ChunkSpec& chunk : store.plan().chunks) {
+      CHECK(chunk.resident);
+    }
+    CHECK(store.counters().gathers == 0);
+    CHECK(store.counters().crossed_bytes == 0);
   }
   count_device_memory(at::kCPU);
 }

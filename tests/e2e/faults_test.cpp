@@ -151,6 +151,14 @@ TEST_CASE("a full volume is named before any training, whatever volume the shell
     CHECK(count(outcome.err, "launch:") == 0);
     CHECK_FALSE(fs::exists(run_dir));
   }
+  const Outcome unsaved = run_expecting(
+      3,
+      train_tiny(volume.path() / "run",
+                 {"--set", "checkpoint.at_end=false", "--set", "checkpoint.every_steps=null"}));
+  INFO(unsaved.err);
+  CHECK(times_told(unsaved, "[disk-low]") == 1);
+  CHECK(count(unsaved.err, "1.1 GB to spare are needed") >= 1);
+  CHECK(count(unsaved.err, "two checkpoints") == 0);
 }
 
 TEST_CASE("a disk that fills up ends a run after three failed checkpoints, and it goes on later",

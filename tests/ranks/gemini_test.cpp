@@ -47,12 +47,12 @@ int on_device(const ChunkStore& store) {
   return count;
 }
 
-void check_same(const Trained& reference, const Trained& run) {
+void check_same(const Trained& reference, const Trained& run, double tolerance = 1e-9) {
   for (std::size_t i = 0; i < run.reports.size(); ++i) {
-    require_relative(reference.reports[i].loss, run.reports[i].loss, 1e-9, "loss");
+    require_relative(reference.reports[i].loss, run.reports[i].loss, tolerance, "loss");
   }
   for (const auto& [name, tensor] : reference.tensors) {
-    require_close(tensor, run.tensors.at(name), 1e-9, name);
+    require_close(tensor, run.tensors.at(name), tolerance, name);
   }
 }
 
@@ -128,25 +128,33 @@ void check_streams(RankContext& ctx, const Config& config) {
   ctx.comm().barrier();  // the folder is rank 0's and goes with it
 }
 
-void check_roomy(RankContext& ctx) {
+/// The losses must be those of the same run without any offload, to `tolerance`.
+void check_roomy(RankContext& ctx, Precision precision, double tolerance) {
   (void)device_memory();
-  const Config config = split(tiny_gpt(), ctx.size(), 1);
+  Config config = split(tiny_gpt(), ctx.size(), 1);
+  config.train.precision = precision;
   const ParallelContext context(config, ctx.world());
   const Trained reference = train(config, context);
   device_memory().set_limit(256 * kMebi);
   const auto trainer = make_trainer(with_auto(config, 4096), context, 6);
   const ChunkStore& store = *trainer->parts().store;
   CHECK(on_device(store) == 0);
-  std::vector<std::int64_t> gathers;
+  const std::int64_t host = gauge(MemoryKind::host).use().current;
+  std::vector<StoreCounters> counters;
   const Trained run = finish(*trainer, [&](Trainer&, const StepReport& /*report*/) {
     CHECK(on_device(store) == std::ssize(store.plan().chunks));
-    gathers.push_back(store.counters().gathers);
+    counters.push_back(store.counters());
   });
   device_memory().set_limit({});
-  check_same(reference, run);
-  // The first step drops every chunk after each block; then all stay from forward to backward.
-  CHECK(gathers.front() > std::ssize(store.plan().chunks));
-  CHECK(gathers.back() == std::ssize(store.plan().chunks));
+  check_same(reference, run, tolerance);
+  // The first step drops every chunk after each block; then all stay from forward to backward, and
+  // what a rank holds whole is never gathered.
+  CHECK(counters.front().gathers > std::ssize(store.plan().chunks));
+  CHECK(counters.back().gathers == (ctx.size() == 1 ? 0 : std::ssize(store.plan().chunks)));
+  // Nothing is left on the host, and nothing goes there or comes from there.
+  CHECK(counters.front().crossed_bytes > 0);
+  CHECK(counters.back().crossed_bytes == 0);
+  CHECK(gauge(MemoryKind::host).use().current < host / 2);
 }
 
 }  // namespace
@@ -165,11 +173,22 @@ RANKS_TEST_CASE("checkpoints of cut and of moved states are streamed", "[gemini]
 RANKS_TEST_CASE("auto keeps optimizers on a device that has room, and moves them after one step",
                 "[gemini]",
                 2) {
-  check_roomy(ctx);
+  check_roomy(ctx, Precision::fp64, 1e-9);
 }
 
 RANKS_TEST_CASE("auto on 4 processes does the same", "[gemini]", 4) {
-  check_roomy(ctx);
+  check_roomy(ctx, Precision::fp64, 1e-9);
+}
+
+RANKS_TEST_CASE("auto on 1 process that has room holds all weights, once, and gathers none",
+                "[gemini]",
+                1) {
+  check_roomy(ctx, Precision::fp64, 1e-9);
+  check_roomy(ctx, Precision::bf16, 1e-9);
+}
+
+RANKS_TEST_CASE("auto moves the homes of 16-bit weights as well", "[gemini]", 2) {
+  check_roomy(ctx, Precision::bf16, 2e-2);
 }
 
 RANKS_TEST_CASE("auto trains a model whose state is 8 times the device", "[gemini]", 1) {

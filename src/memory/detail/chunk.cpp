@@ -22,10 +22,6 @@ at::Tensor alias(const at::Tensor& data) {
   return tensor;
 }
 
-std::int64_t bytes_of(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
-}
-
 }  // namespace
 
 Chunk::Chunk(const ChunkSpec& spec, const ChunkShared& shared)
@@ -165,52 +161,6 @@ void Chunk::attach(std::size_t index) {
   parameter.set_available(false);
 }
 
-std::int64_t Chunk::optimizer_bytes() const {
-  return spec_.states_on_disk ? 0 : part_bytes();  // what is on disk stays there
-}
-
-/// Of master, summed gradient, and states in memory.
-std::int64_t Chunk::part_bytes() const {
-  std::int64_t bytes = bytes_of(shard_.master) + bytes_of(shard_.grad);
-  for (const auto& [name, tensor] : shard_.state) {
-    bytes += bytes_of(tensor);
-  }
-  return bytes;
-}
-
-std::int64_t Chunk::device_bytes() const {
-  std::int64_t bytes = spec_.resident ? weights_.bytes() : 0;
-  bytes += keeps_gradients_ ? grads_.bytes() : 0;
-  if (spec_.optim_home == Tier::device) {
-    bytes += part_bytes();
-    bytes -= shard_.master.is_alias_of(weights_.tensor()) ? bytes_of(shard_.master) : 0;
-    bytes -= keeps_gradients_ ? bytes_of(shard_.grad) : 0;
-  }
-  const bool own_home = home_.defined() && !home_.is_same(shard_.master);
-  return bytes + (own_home && spec_.param_home == Tier::device ? bytes_of(home_) : 0);
-}
-
-void Chunk::move_optimizer_to_device() {
-  const auto moved = [&](const at::Tensor& from) {
-    at::Tensor to = allocate(from.scalar_type(), Tier::device);
-    to.copy_(from);
-    return to;
-  };
-  const bool is_home = home_.is_same(shard_.master);
-  shard_.master = moved(shard_.master);
-  shard_.grad = moved(shard_.grad);
-  for (auto& [name, tensor] : shard_.state) {
-    tensor = moved(tensor);
-  }
-  home_ = is_home ? shard_.master : home_;
-  if (working_on_device_.defined()) {
-    shard_.working = std::exchange(working_on_device_, at::Tensor());
-  } else if (apart() && shard_.working.defined()) {
-    // Its home stays on the host, which an update on the device cannot write: publish brings it.
-    shard_.working = at::Tensor();
-  }
-}
-
 /// Both ways on one stream: a home that publish has sent to the host is gathered from there next.
 void Chunk::bring(const at::Tensor& to, const at::Tensor& from, bool now) {
   if (to.device() == from.device()) {
@@ -253,19 +203,41 @@ void Chunk::drop() {
 
 void Chunk::begin_gradients() {
   summed_ = false;
-  if (keeps_gradients_ && !replaces_gradients()) {
-    grads_.tensor().zero_();
+  if (keeps_gradients_) {
+    expect_gradients();
   }
   for (Leaf& leaf : leaves_) {
-    if (replaces_gradients()) {
-      mark_unwritten(leaf.grad);
-    }
     leaf.version = static_cast<std::uint32_t>(leaf.grad._version());
   }
 }
 
+/// Makes all gradients of the buffer zero, or lets the first write of each replace it: what lies
+/// between them stays zero.
+void Chunk::expect_gradients() {
+  if (!replaces_gradients()) {
+    grads_.tensor().zero_();
+    return;
+  }
+  for (Leaf& leaf : leaves_) {
+    mark_unwritten(leaf.grad);
+    leaf.version = static_cast<std::uint32_t>(leaf.grad._version());
+  }
+}
+
+bool Chunk::sums_in_place() const {
+  return comm_.size() == 1 && spec_.optim_home == Tier::device && !summed_ &&
+         shard_.grad.scalar_type() == grads_.tensor().scalar_type();
+}
+
 void Chunk::open_gradients() {
-  if (!grads_.filled()) {
+  if (grads_.filled()) {
+    return;
+  }
+  in_place_ = sums_in_place();
+  if (in_place_) {
+    grads_.fill(shard_.grad);
+    expect_gradients();
+  } else {
     grads_.fill(shared_.pool.get(grads_.bytes()));
     grads_.tensor().zero_();
   }
@@ -324,7 +296,7 @@ void Chunk::finish_reduce() {
     }
   } else if (summed_) {
     shard_.grad.add_(sum_);
-  } else if (!shard_.grad.is_alias_of(sum_)) {
+  } else if (sum_.const_data_ptr() != shard_.grad.const_data_ptr()) {
     shard_.grad.copy_(sum_);
   }
   summed_ = true;
@@ -332,7 +304,9 @@ void Chunk::finish_reduce() {
   if (staging_.filled()) {
     static_cast<void>(staging_.empty());
   }
-  if (!keeps_gradients_) {
+  if (in_place_) {
+    static_cast<void>(grads_.empty());
+  } else if (!keeps_gradients_) {
     shared_.pool.put(grads_.empty());
   }
 }

@@ -31,6 +31,13 @@ struct ChunkShared {
   cuda::CopyStream* to_host = nullptr;
 };
 
+/// Bytes of a chunk that go from one side of device and host to the other.
+struct Crossing {
+  std::int64_t gather = 0;   ///< each time that it is gathered
+  std::int64_t reduce = 0;   ///< each time that its gradient is summed
+  std::int64_t publish = 0;  ///< each time that its weights are published
+};
+
 /// The bytes of one chunk on this rank. Parameters are leaves in a buffer of the whole chunk, which
 /// has memory while the chunk is gathered; masters, states and the summed gradient are this rank's
 /// part. The caller keeps the order of calls, the same on all ranks.
@@ -48,9 +55,15 @@ class Chunk {
   [[nodiscard]] std::int64_t device_bytes() const;
   /// Of master, states and summed gradient, which would move with the optimizer.
   [[nodiscard]] std::int64_t optimizer_bytes() const;
-  /// Moves master, states and summed gradient (and the weights, where they are the master) from
-  /// host memory; shard() has new tensors then. Errors: memory "out-of-memory".
-  void move_optimizer_to_device();
+  /// Of the home of the weights, which would move beside it; 0: it goes with the optimizer.
+  [[nodiscard]] std::int64_t weight_bytes() const;
+  /// Moves master, states and summed gradient from host memory, and with `weights`, or where the
+  /// master is the home of the weights, that home as well: a rank that holds all of it has the
+  /// weights gathered from then on, in no other memory. The chunk's ChunkSpec says so already, and
+  /// it must not be gathered; shard() has new tensors then. Errors: memory "out-of-memory".
+  void move_to_device(bool weights);
+  /// What crosses between device and host, as things are placed now.
+  [[nodiscard]] Crossing crossing() const;
 
   /// Whether the whole parameters are here, or on their way.
   [[nodiscard]] bool gathered() const noexcept { return weights_.filled(); }
@@ -96,17 +109,21 @@ class Chunk {
   /// to = from, one of which may be on the host and the other on the device: complete for the
   /// device after finish_gather(), and for what the stream gets next if `now`.
   void bring(const at::Tensor& to, const at::Tensor& from, bool now);
-  /// Whether the first write of a step replaces a gradient, so that nobody has to zero it: where
-  /// gradients stay, on a GPU, whose kernels can do either.
-  [[nodiscard]] bool replaces_gradients() const {
-    return keeps_gradients_ && shared_.context.device().is_cuda();
-  }
+  /// Whether the first write of a gradient can replace what is there, so that nobody has to zero
+  /// it: on a GPU, whose kernels can do either.
+  [[nodiscard]] bool replaces_gradients() const { return shared_.context.device().is_cuda(); }
+  /// Whether gradients of a micro-batch may lie where their sum does: no rank has anything to add,
+  /// and nothing is there yet.
+  [[nodiscard]] bool sums_in_place() const;
+  void expect_gradients();
   void zero_unwritten();
   at::Tensor stage_gradients();
   void send_sum();
   void allocate_master();
   void keep_working_by_master();
   void allocate_gradients();
+  [[nodiscard]] at::Tensor moved(const at::Tensor& from) const;
+  void move_home(bool weights);
   void attach(std::size_t index);
   void initialize_master(std::size_t index);
   void cut_segments();
@@ -124,7 +141,8 @@ class Chunk {
       working_on_device_;  ///< where shard_.working, on the host, is brought to; or undefined
   std::vector<Leaf> leaves_;
   FlatShard shard_;
-  bool summed_ = false;  ///< shard_.grad holds the sum of an earlier micro-batch of this step
+  bool in_place_ = false;  ///< the gradient buffer has the memory of shard_.grad
+  bool summed_ = false;    ///< shard_.grad holds the sum of an earlier micro-batch of this step
   Pending gathering_;
   Pending reducing_;
   SwapBuffer staging_;   ///< the gradient in another dtype, while it is reduced; or undefined

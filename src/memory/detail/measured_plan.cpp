@@ -4,6 +4,8 @@
 #include "memory/device_memory.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 #include <utility>
 
 namespace colossal::detail {
@@ -34,6 +36,28 @@ std::vector<std::int64_t> NonModelTrace::finish() {
   return std::exchange(peaks_, {});
 }
 
+namespace {
+
+/// Those of `chunks`, in order, that have bytes to move and fit into what is free beside the ones
+/// before; their bytes are added to `moved`.
+std::vector<int> fitting(std::span<const int> chunks,
+                         std::span<const std::int64_t> bytes_of_chunk,
+                         std::int64_t free,
+                         std::int64_t& moved) {
+  std::vector<int> result;
+  for (const int chunk : chunks) {
+    const std::int64_t bytes = bytes_of_chunk[static_cast<std::size_t>(chunk)];
+    if (bytes > 0 && bytes <= free) {
+      result.push_back(chunk);
+      free -= bytes;
+      moved += bytes;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 std::int64_t usable_bytes(const MeasuredInput& input) {
   return static_cast<std::int64_t>(usable_share(input.shares) *
                                    static_cast<double>(input.device_bytes));
@@ -55,21 +79,32 @@ MeasuredDecision decide(const MeasuredInput& input) {
     decision.budgets.clear();
     return decision;
   }
-  auto free =
+  std::vector<int> chunks(input.optimizer_bytes.size());
+  std::iota(chunks.rbegin(), chunks.rend(), 0);
+  const auto share =
       static_cast<std::int64_t>(input.shares.margin_ratio * static_cast<double>(decision.slack));
   std::int64_t moved = 0;
-  for (int chunk = static_cast<int>(input.optimizer_bytes.size()) - 1; chunk >= 0; --chunk) {
-    const std::int64_t bytes = input.optimizer_bytes[static_cast<std::size_t>(chunk)];
-    if (bytes > 0 && bytes <= free) {
-      decision.to_device.push_back(chunk);
-      free -= bytes;
-      moved += bytes;
-    }
-  }
+  decision.to_device = fitting(chunks, input.optimizer_bytes, share, moved);
+  decision.homes_to_device =
+      fitting(decision.to_device, input.weight_bytes, decision.slack - moved, moved);
   for (std::int64_t& budget : decision.budgets) {
     budget -= moved;
   }
   return decision;
+}
+
+void follow(const MeasuredDecision& decision,
+            bool masters_are_weights,
+            const Mesh& mesh,
+            ChunkPlan& plan) {
+  for (const int chunk : decision.to_device) {
+    plan.chunks[static_cast<std::size_t>(chunk)].optim_home = Tier::device;
+  }
+  for (const int chunk : masters_are_weights ? decision.to_device : decision.homes_to_device) {
+    ChunkSpec& spec = plan.chunks[static_cast<std::size_t>(chunk)];
+    spec.param_home = Tier::device;
+    spec.resident = mesh.size(spec.shard_axes) == 1;
+  }
 }
 
 }  // namespace colossal::detail

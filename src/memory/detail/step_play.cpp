@@ -45,12 +45,17 @@ StepPlay::StepPlay(const AccountingInput& input,
       blocks_left_(input.plan.chunks.size(), 0) {}
 
 void StepPlay::run(std::int64_t micro_batches) {
-  for (const bool first : {true, false}) {
-    first_ = first;
-    borrowed_ = activations_ = gathered_now_ = 0;
+  constexpr int kSteps = 3;  // after two the pool has the blocks that it goes on with
+  for (int step = 0; step < kSteps; ++step) {
+    first_ = step == 0;
+    if (step == 1) {
+      borrowed_ = activations_ = 0;
+    }
+    gathered_now_ = 0;
     gathered_.clear();
     trace_.begin();
     for (std::int64_t i = 0; i < micro_batches; ++i) {
+      first_batch_ = i == 0;
       play(i + 1 == micro_batches);
       gathered_.push_back(gathered_now_);
     }
@@ -115,6 +120,12 @@ std::int64_t StepPlay::staging_bytes(int chunk) const {
   const at::ScalarType dtype =
       input_.plan.shard_grads ? input_.options.compute : input_.options.grad;
   return dtype == input_.options.reduce ? 0 : spec(chunk).numel * size_of(input_.options.reduce);
+}
+
+bool StepPlay::sums_in_place(int chunk) const {
+  const StoreOptions& options = input_.options;
+  return mesh_.size(spec(chunk).reduce_axes) == 1 && spec(chunk).optim_home == Tier::device &&
+         first_batch_ && options.grad == options.compute;
 }
 
 BlockActivations StepPlay::activations_of(int block) const {
@@ -225,7 +236,8 @@ void StepPlay::release(int block) {
 void StepPlay::open_gradients(const std::vector<int>& chunks) {
   for (const int chunk : chunks) {
     finish_reduce(chunk);  // of the micro-batch before
-    if (open_.insert(chunk).second) {
+    if (open_.insert(chunk).second && !sums_in_place(chunk)) {
+      borrowing_.insert(chunk);
       pool_.get(weight_bytes(chunk));
     }
   }
@@ -263,7 +275,8 @@ void StepPlay::finish_reduce(int chunk) {
     const int first = reducing_.front();
     reducing_.pop_front();
     staging_ -= staging_bytes(first);
-    if (open_.erase(first) > 0) {
+    open_.erase(first);
+    if (borrowing_.erase(first) > 0) {
       pool_.put(weight_bytes(first));
     }
   }

@@ -32,16 +32,16 @@ class StepPlay {
   /// `budgets`: MeasuredDecision::budgets; empty: none. `input` and `mesh` must outlive it.
   StepPlay(const AccountingInput& input, const Mesh& mesh, std::vector<std::int64_t> budgets = {});
 
-  /// Plays a step of this many micro-batches twice: in the first nothing is known and nothing is
-  /// left from before.
+  /// Plays a step of this many micro-batches three times: in the first nothing is known and nothing
+  /// is left from before.
   void run(std::int64_t micro_batches);
   /// Evaluation after it: nothing is known ahead, and blocks keep nothing.
   void evaluate();
 
-  /// At the fullest moment of the second step and of evaluation.
+  /// At the fullest moment of the later steps and of evaluation.
   [[nodiscard]] std::int64_t borrowed() const noexcept { return borrowed_; }
   [[nodiscard]] std::int64_t activations() const noexcept { return activations_; }
-  /// This rank's parts gathered until the end of each micro-batch of the second step.
+  /// This rank's parts gathered until the end of each micro-batch of a later step.
   [[nodiscard]] const std::vector<std::int64_t>& gathered() const noexcept { return gathered_; }
   /// By acquisition of the first step: most bytes beside gathered weights, and the weights that the
   /// block needs.
@@ -52,6 +52,7 @@ class StepPlay {
   [[nodiscard]] const ChunkSpec& spec(int chunk) const;
   [[nodiscard]] std::int64_t weight_bytes(int chunk) const;
   [[nodiscard]] std::int64_t staging_bytes(int chunk) const;
+  [[nodiscard]] bool sums_in_place(int chunk) const;
   [[nodiscard]] BlockActivations activations_of(int block) const;
   [[nodiscard]] const std::vector<int>& chunks_of(int block) const;
   [[nodiscard]] std::int64_t missing_bytes(const std::vector<int>& chunks) const;
@@ -79,12 +80,14 @@ class StepPlay {
   std::set<int> here_;        ///< gathered chunks
   std::int64_t cached_ = 0;   ///< their bytes
   std::vector<int> users_;    ///< acquisitions without release
-  std::set<int> open_;        ///< chunks with a whole gradient of their own
+  std::set<int> open_;        ///< chunks that take gradients
+  std::set<int> borrowing_;   ///< of these: those with memory of their own for it
   std::deque<int> reducing_;  ///< in the order of their start
   std::int64_t staging_ = 0;  ///< of these, in the dtype of the reduction
   std::vector<int> blocks_left_;
   int next_ = 0;
-  bool first_ = true;  ///< the first step is played
+  bool first_ = true;        ///< the first step is played
+  bool first_batch_ = true;  ///< and of a step the first micro-batch
   std::int64_t borrowed_ = 0;
   std::int64_t activations_ = 0;
   std::int64_t gathered_now_ = 0;

@@ -68,7 +68,7 @@ struct ChunkStore::Impl {
   void observe(bool next_acquisition);
   void follow_measurement();
   void check_room(const detail::MeasuredInput& input, const detail::MeasuredDecision& decision);
-  void move_optimizers(const std::vector<int>& to_device);
+  void move_homes(const detail::MeasuredDecision& decision);
 
   void publish(bool cast);
 

@@ -97,23 +97,26 @@ void ChunkStore::Impl::follow_measurement() {
                               .shares = *plan.measured,
                               .non_model = largest(std::exchange(non_model, {}), comm),
                               .needs = {},
-                              .optimizer_bytes = {}};
+                              .optimizer_bytes = {},
+                              .weight_bytes = {}};
   for (const int block : trace.recorded()) {
     input.needs.push_back(needed_bytes(blocks[index(block)]));
   }
   for (const auto& chunk : chunks) {
     input.optimizer_bytes.push_back(chunk->optimizer_bytes());
+    input.weight_bytes.push_back(chunk->weight_bytes());
   }
   detail::MeasuredDecision decision = detail::decide(input);
-  check_equal(fmt::format("{} | {} | {}",
+  check_equal(fmt::format("{} | {} | {} | {}",
                           fmt::join(decision.budgets, " "),
                           fmt::join(decision.to_device, " "),
+                          fmt::join(decision.homes_to_device, " "),
                           decision.slack),
               "memory plan",
               comm);
   check_room(input, decision);
   budgets = std::move(decision.budgets);
-  move_optimizers(decision.to_device);
+  move_homes(decision);
 }
 
 /// Every rank ends alike: what it decides from is agreed.
@@ -141,11 +144,12 @@ void ChunkStore::Impl::check_room(const detail::MeasuredInput& input,
       input.device_bytes + static_cast<std::int64_t>(more));
 }
 
-void ChunkStore::Impl::move_optimizers(const std::vector<int>& to_device) {
-  for (const int chunk : to_device) {
-    plan.chunks[index(chunk)].optim_home = Tier::device;
-    chunks[index(chunk)]->move_optimizer_to_device();
-    shards[index(chunk)] = chunks[index(chunk)]->shard();
+void ChunkStore::Impl::move_homes(const detail::MeasuredDecision& decision) {
+  detail::follow(decision, options.master == options.compute, context.mesh(), plan);
+  for (const int chunk : decision.to_device) {
+    detail::Chunk& it = *chunks[index(chunk)];
+    it.move_to_device(plan.chunks[index(chunk)].param_home == Tier::device);
+    shards[index(chunk)] = it.shard();
   }
 }
 

@@ -37,6 +37,7 @@ void ChunkStore::Impl::gather(int chunk) {
   cached_bytes += it.gathered_bytes();
   ++counters.gathers;
   counters.gathered_bytes += it.gathered_bytes();
+  counters.crossed_bytes += it.crossing().gather;
   if (!options.overlap) {
     it.finish_gather();
   }
@@ -107,6 +108,7 @@ void ChunkStore::Impl::launch_complete() {
       finish_reduce(reducing.front());
     }
     chunks[index(next_launch)]->start_reduce();
+    counters.crossed_bytes += chunks[index(next_launch)]->crossing().reduce;
     progress[index(next_launch)].state = GradState::reducing;
     reducing.push_back(next_launch);
     if (!options.overlap) {
@@ -135,6 +137,7 @@ void ChunkStore::Impl::publish(bool cast) {
   follow_measurement();
   for (const auto& chunk : chunks) {
     chunk->start_publish(cast);
+    counters.crossed_bytes += chunk->crossing().publish;
   }
   for (const auto& chunk : chunks) {
     chunk->finish_publish();

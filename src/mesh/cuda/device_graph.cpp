@@ -11,6 +11,7 @@
 #include <c10/util/Exception.h>
 
 #include <exception>
+#include <string>
 
 namespace colossal {
 namespace {
@@ -62,14 +63,23 @@ class RecordedGraph : public DeviceGraph {
 }  // namespace
 
 std::unique_ptr<DeviceGraph> record_graph(c10::Device device, const std::function<void()>& work) {
+  std::string why;
   try {
     return std::make_unique<RecordedGraph>(device, work);
   } catch (const c10::Error& error) {
-    fail(ErrorKind::internal,
-         "cuda-graph",
-         "the work of a step could not be recorded: {}\n  fix   train.cuda_graph: false",
-         error.what_without_backtrace());
+    why = error.what_without_backtrace();
+  } catch (const Error& error) {
+    if (error.id() != "cuda-launch") {  // which a recording that has ended already refuses
+      throw;
+    }
+    why = error.what();
+  } catch (const std::exception& error) {  // of libraries
+    why = error.what();
   }
+  fail(ErrorKind::internal,
+       "cuda-graph",
+       "the work of a step could not be recorded: {}\n  fix   train.cuda_graph: false",
+       why);
 }
 
 }  // namespace colossal

@@ -8,6 +8,7 @@
 #include "nn/detail/rebuild.hpp"
 #include "nn/detail/shapes.hpp"
 #include "nn/kernels/activation.hpp"
+#include "nn/kernels/cuda/columns.hpp"
 #include "nn/kernels/cuda/linear.hpp"
 
 #include <optional>
@@ -179,13 +180,18 @@ struct LinearFunction : Function<LinearFunction> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor g_mo = rows_of(grads[0]);
+    const bool lent = ctx->saved_data.find("activation") != ctx->saved_data.end();
     at::Tensor x_grad;
     if (ctx->needs_input_grad(0)) {
       x_grad = input_gradient(ctx, g_mo, saved[1]).view(with_last(grads[0], saved[1].size(1)));
     }
     const at::Tensor bias_grad =
         saved[2].defined() ? give_column_sums(saved[2], g_mo) : at::Tensor();
-    const at::Tensor residual_grad = ctx->saved_data["onto"].toBool() ? grads[0] : at::Tensor();
+    const bool onto = ctx->saved_data["onto"].toBool();
+    if (onto && !lent && x_grad.defined()) {  // attention reads it, which leads to another bias
+      kernels::cuda::remember_product_sums(rows_of(x_grad), g_mo, saved[1]);
+    }
+    const at::Tensor residual_grad = onto ? grads[0] : at::Tensor();
     const at::Tensor weight_grad =
         weight_gradient(saved[1], g_mo, rows_of(take(ctx, "x", saved[0])));
     return {x_grad, weight_grad, bias_grad, residual_grad, {}};

@@ -1,6 +1,8 @@
 // Is a report of refused memory exact, and do the changes that it offers save what it says?
 #include "train/memory_report.hpp"
 
+#include "memory/device_memory.hpp"
+#include "mesh/context.hpp"
 #include "support/catch.hpp"
 #include "support/tiny_models.hpp"
 #include "train/cheaper_runs.hpp"
@@ -9,6 +11,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <optional>
 #include <stdexcept>
 
 namespace colossal {
@@ -172,6 +175,22 @@ TEST_CASE("the end tells peaks and the plan's error", "[memory_report]") {
         "memory    peak 200.0 MiB of tensors a rank of 256.0 MiB, planned 190.0 MiB (-5.0%), "
         "gathered at most 5.0 MiB, host 3.0 MiB, nvme 2.0 GiB");
   CHECK(MemorySummary{}.plan_error() == 0);
+}
+
+TEST_CASE("the end compares with the plan for the device that is there", "[memory_report]") {
+  Config config = with_micro_batch(8, 1);
+  config.parallel.gemini.emplace();
+  config.parallel.gemini->placement = Placement::automatic;
+  const std::int64_t unsized = planned(config);
+  const ParallelContext context(config);
+  CHECK(measure_memory(config, context.comm(data_axes())).planned == unsized);
+  device_memory().set_limit(256 * kMiB);  // as a GPU has one that no key says
+  const MemorySummary memory = measure_memory(config, context.comm(data_axes()));
+  device_memory().set_limit(std::nullopt);
+  config.run.device_memory = 256 * kMiB;
+  CHECK(memory.planned == planned(config));
+  CHECK(memory.planned > unsized);
+  CHECK(memory.device_limit == 0);
 }
 
 /// A configuration whose device is `missing` bytes smaller than its plan; negative: larger.

@@ -125,6 +125,25 @@ TEST_CASE("the plan counts what retention keeps and what a save holds", "[plan]"
   CHECK(make_plan(config, 80).checkpoint_bytes == full / 3);  // AdamW keeps two moments of fp64
 }
 
+TEST_CASE("the plan reserves no room for checkpoints that nothing saves", "[plan]") {
+  Config config = tiny_gpt();
+  config.checkpoint.at_end = false;
+  const PlanReport none = make_plan(config, 80);
+  CHECK(none.saved_bytes == 0);
+  CHECK(none.checkpoint_bytes > 0);
+  INFO(to_text(none));
+  CHECK(contains(to_text(none), "checkpoint  none, but ~186.2 kB if a signal stops the run"));
+  const auto reserved = [&](const auto& choose) {
+    Config saving = config;
+    choose(saving);
+    return make_plan(saving, 80).saved_bytes;
+  };
+  CHECK(reserved([](Config& c) { c.checkpoint.at_end = true; }) == none.checkpoint_bytes);
+  CHECK(reserved([](Config& c) { c.checkpoint.every_steps = 2; }) == none.checkpoint_bytes);
+  CHECK(reserved([](Config& c) { c.checkpoint.every_time_seconds = 60; }) == none.checkpoint_bytes);
+  CHECK(reserved([](Config& c) { c.run.max_time_seconds = 60; }) == none.checkpoint_bytes);
+}
+
 TEST_CASE("the table knows every rank's place, its capacity and what lies elsewhere", "[plan]") {
   PlanReport plan;
   plan.world = 16;

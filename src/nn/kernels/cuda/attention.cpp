@@ -2,6 +2,7 @@
 // FlashAttention's, then plain products.
 #include "nn/kernels/cuda/attention.hpp"
 
+#include "nn/kernels/cuda/columns.hpp"
 #include "nn/kernels/cuda/glue.hpp"
 #include "nn/kernels/cuda/pack_launch.hpp"
 #include "nn/kernels/cuda/packed_attention.hpp"
@@ -111,6 +112,7 @@ at::Tensor library_backward(Backend backend,
   if (backend == Backend::cudnn) {
     const at::Tensor packed = packed_attention_backward(grad_bsh, qkv_bsd, forward, shape);
     if (packed.defined()) {
+      remember_attention_sums(packed.flatten(0, 1), grad_bsh.flatten(0, 1));
       return packed;
     }
   }

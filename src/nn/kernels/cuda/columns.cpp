@@ -8,6 +8,7 @@
 #include "nn/kernels/cuda/gradient_target.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <optional>
 
@@ -41,7 +42,9 @@ at::Tensor recall(const at::Tensor& x_mf) {
   return storage.get() == x_mf.storage().unsafeGetStorageImpl() ? last->sums : at::Tensor();
 }
 
-void sum(const at::Tensor& x_mf, const ColumnTarget& target) {
+/// Sums of rows times `factor_m`, wide, or of rows where it is undefined. Rows of x_mf may have
+/// gaps.
+void sum(const at::Tensor& x_mf, const at::Tensor& factor_m, const ColumnTarget& target) {
   const std::int64_t rows = x_mf.size(0);
   const std::int64_t width = x_mf.size(1);
   const ElementType type = element_type(x_mf);
@@ -49,12 +52,18 @@ void sum(const at::Tensor& x_mf, const ColumnTarget& target) {
                                        x_mf.options().dtype(wide_dtype(x_mf.scalar_type())));
   check_launch(launch_column_sums(type,
                                   {.x_mf = x_mf.const_data_ptr(),
+                                   .factor_m = data_of(factor_m),
                                    .rows = rows,
                                    .width = width,
+                                   .stride = x_mf.stride(0),
                                    .partial_pf = partial.mutable_data_ptr(),
                                    .out_f = target},
                                   stream_of(x_mf)),
                "column_sums");
+}
+
+void sum(const at::Tensor& x_mf, const ColumnTarget& target) {
+  sum(x_mf, {}, target);
 }
 
 }  // namespace
@@ -97,6 +106,30 @@ void remember_column_sums(const at::Tensor& x_mf, const at::Tensor& sums_f) {
                         .numel = x_mf.numel(),
                         .version = x_mf._version(),
                         .sums = sums_f});
+}
+
+void remember_product_sums(const at::Tensor& x_mi,
+                           const at::Tensor& g_mo,
+                           const at::Tensor& weight_oi) {
+  const at::Tensor sums_o = recall(g_mo);
+  if (!sums_o.defined() || !weight_oi.is_contiguous()) {
+    return;
+  }
+  const at::Tensor sums_i = at::empty({x_mi.size(1)}, sums_o.options());
+  sum(weight_oi, sums_o, target_of(sums_i));
+  remember_column_sums(x_mi, sums_i);
+}
+
+void remember_attention_sums(const at::Tensor& qkv_grad_md, const at::Tensor& g_mh) {
+  const at::Tensor sums_h = recall(g_mh);
+  const std::int64_t hidden = g_mh.size(1);
+  if (!sums_h.defined() || qkv_grad_md.size(1) != 3 * hidden) {
+    return;
+  }
+  const at::Tensor sums_d = at::zeros({3 * hidden}, sums_h.options());
+  sums_d.narrow(0, 2 * hidden, hidden).copy_(sums_h);
+  sum(qkv_grad_md.narrow(1, 0, hidden), target_of(sums_d));
+  remember_column_sums(qkv_grad_md, sums_d);
 }
 
 }  // namespace colossal::kernels::cuda

@@ -6,19 +6,29 @@ namespace colossal::kernels::cuda {
 
 namespace {
 
-template <class S, int N>
+template <class S>
+struct Matrix {
+  const S* x;
+  const Wide<S>* factor;
+  std::int64_t rows;
+  std::int64_t width;
+  std::int64_t stride;
+};
+
+template <bool kFactors, class S, int N>
 __global__ void __launch_bounds__(kColumnThreads* kRowThreads, kColumnBlocks)
-    column_kernel(const S* x, std::int64_t rows, std::int64_t width, Wide<S>* partial) {
+    column_kernel(Matrix<S> a, Wide<S>* partial) {
   const std::int64_t column =
       (static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x) * N;
   Wide<S> sums[N] = {};
-  for_rows<8>(column < width ? rows : 0, [&](std::int64_t r) {
-    const Pack<S, N> pack = load_pack<N>(x + r * width + column);
+  for_rows<8>(column < a.width ? a.rows : 0, [&](std::int64_t r) {
+    const Pack<S, N> pack = load_pack<N>(a.x + r * a.stride + column);
+    const Wide<S> factor = kFactors ? a.factor[r] : Wide<S>(1);
     for (int i = 0; i < N; ++i) {
-      sums[i] += load(pack.at[i]);
+      sums[i] += kFactors ? factor * load(pack.at[i]) : load(pack.at[i]);
     }
   });
-  store_block_sums<N>(sums, column, width, partial + blockIdx.y * width);
+  store_block_sums<N>(sums, column, a.width, partial + blockIdx.y * a.width);
 }
 
 constexpr int kAddRows = 32;  // rows of threads that add partial sums
@@ -75,11 +85,18 @@ __global__ void __launch_bounds__(kColumnThreads* kAddRows)
 template <class S, int N>
 void start(const ColumnSums& sums, unsigned parts, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(column_blocks(sums.width, N)), parts);
-  column_kernel<S, N><<<grid, dim3(kColumnThreads, kRowThreads), 0, stream>>>(
-      static_cast<const S*>(sums.x_mf),
-      sums.rows,
-      sums.width,
-      static_cast<Wide<S>*>(sums.partial_pf));
+  const dim3 block(kColumnThreads, kRowThreads);
+  const Matrix<S> matrix{static_cast<const S*>(sums.x_mf),
+                         static_cast<const Wide<S>*>(sums.factor_m),
+                         sums.rows,
+                         sums.width,
+                         sums.stride == 0 ? sums.width : sums.stride};
+  auto* const partial = static_cast<Wide<S>*>(sums.partial_pf);
+  if (matrix.factor == nullptr) {
+    column_kernel<false, S, N><<<grid, block, 0, stream>>>(matrix, partial);
+  } else {
+    column_kernel<true, S, N><<<grid, block, 0, stream>>>(matrix, partial);
+  }
 }
 
 }  // namespace
@@ -107,7 +124,8 @@ cudaError_t launch_column_sums(ElementType type, const ColumnSums& sums, cudaStr
   }
   const std::int64_t parts = column_parts(sums.rows, sums.width, type);
   const cudaError_t first = with_type(type, [&]<class S>(S) {
-    const bool packs = sums.width % kPack<S> == 0 && aligned(sums.x_mf);
+    const bool packs =
+        sums.width % kPack<S> == 0 && sums.stride % kPack<S> == 0 && aligned(sums.x_mf);
     packs ? start<S, kPack<S>>(sums, static_cast<unsigned>(parts), stream)
           : start<S, 1>(sums, static_cast<unsigned>(parts), stream);
     return cudaGetLastError();

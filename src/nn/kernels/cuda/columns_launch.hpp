@@ -31,8 +31,10 @@ struct ColumnParts {
 /// A matrix whose columns are summed; fp32 sums for 16 bits.
 struct ColumnSums {
   const void* x_mf = nullptr;
+  const void* factor_m = nullptr;  ///< wide, of each row; null: 1
   std::int64_t rows = 0;
   std::int64_t width = 0;
+  std::int64_t stride = 0;     ///< elements between rows; 0: width
   void* partial_pf = nullptr;  ///< column_parts() rows of sums
   ColumnTarget out_f;
 };

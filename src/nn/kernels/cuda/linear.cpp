@@ -3,6 +3,7 @@
 
 #include "nn/gradient.hpp"
 #include "nn/kernels/cuda/activation.hpp"
+#include "nn/kernels/cuda/gelu_gradient.hpp"
 #include "nn/kernels/cuda/matmul.hpp"
 
 #include <ATen/ops/add.h>
@@ -60,6 +61,9 @@ LinearGelu linear_gelu(const at::Tensor& x_mi,
 BiasActGrad linear_gelu_backward(const at::Tensor& g_mo,
                                  const at::Tensor& weight_of,
                                  const at::Tensor& pre_mf) {
+  if (BiasActGrad grad = gelu_gradient(g_mo, weight_of, pre_mf); grad.pre_mf.defined()) {
+    return grad;
+  }
   if (are_packed({g_mo, weight_of, pre_mf})) {
     const at::Tensor grad_mf = matmul(g_mo,
                                       weight_of,

@@ -67,6 +67,11 @@ at::Tensor column_sums(const at::Tensor& /*x_mf*/) {
 void give_column_sums(const at::Tensor& /*gradient_f*/, const at::Tensor& /*x_mf*/) {
   missing("give_column_sums");
 }
+void remember_product_sums(const at::Tensor& /*x_mi*/,
+                           const at::Tensor& /*g_mo*/,
+                           const at::Tensor& /*weight_oi*/) {
+  missing("remember_product_sums");
+}
 at::Tensor dropout(const at::Tensor& /*x*/,
                    const at::Tensor& /*residual*/,
                    const DropoutKey& /*key*/) {

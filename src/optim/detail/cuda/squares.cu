@@ -1,5 +1,6 @@
 // Squares of gradients at the speed of memory: a block takes 2^16 elements of one array, a thread
-// 16 bytes at a time; squares of 16 bits are added in fp32 within those, all others in fp64.
+// 16 bytes at a time; squares of fp16 are added in fp32 within those, all others in fp64: those of
+// bf16 can exceed fp32.
 #include "optim/detail/cuda/squares_launch.hpp"
 
 #include <cuda_bf16.h>
@@ -19,8 +20,8 @@ __device__ inline double square(double x) {
 __device__ inline double square(float x) {
   return static_cast<double>(x) * static_cast<double>(x);
 }
-__device__ inline float square(__nv_bfloat16 x) {
-  return __bfloat162float(x) * __bfloat162float(x);
+__device__ inline double square(__nv_bfloat16 x) {
+  return square(__bfloat162float(x));
 }
 __device__ inline float square(__half x) {
   return __half2float(x) * __half2float(x);
