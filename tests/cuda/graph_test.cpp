@@ -2,6 +2,7 @@
 #include "core/error.hpp"
 #include "cuda/deterministic.hpp"
 #include "cuda/fast_gpt.hpp"
+#include "cuda/trained.hpp"
 #include "mesh/device_graph.hpp"
 #include "nn/kernels/cuda/columns.hpp"
 #include "support/close.hpp"
@@ -20,12 +21,9 @@
 #include <utility>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
-
+namespace colossal::test {
 namespace {
 
-const at::Device kGpu(at::kCUDA, 0);
 constexpr std::int64_t kSteps = 12;
 
 using Callback = RecordingHook::Callback;
@@ -44,20 +42,6 @@ int num_recorded(const Trained& run) {
   return count;
 }
 
-void check_bits(const Trained& expected, const Trained& got) {
-  REQUIRE(got.reports.size() == expected.reports.size());
-  for (std::size_t i = 0; i < got.reports.size(); ++i) {
-    INFO("step " << i + 1);
-    CHECK(got.reports[i].loss == expected.reports[i].loss);
-    CHECK(got.reports[i].grad_norm == expected.reports[i].grad_norm);
-    CHECK(got.reports[i].skipped == expected.reports[i].skipped);
-  }
-  for (const auto& [name, tensor] : expected.tensors) {
-    INFO(name);
-    CHECK(at::equal(tensor, got.tensors.at(name)));
-  }
-}
-
 /// Both ways; `least`: steps that must have been recorded.
 void check_graph_of(const Config& config, int least, const Callback& after = {}) {
   const Trained calls = run(config, CudaGraph::off, after);
@@ -65,11 +49,6 @@ void check_graph_of(const Config& config, int least, const Callback& after = {})
   const Trained graph = run(config, CudaGraph::on, after);
   CHECK(num_recorded(graph) >= least);
   check_bits(calls, graph);
-}
-
-Config in(Config config, Precision precision) {
-  config.train.precision = precision;
-  return config;
 }
 
 }  // namespace
@@ -245,3 +224,5 @@ TEST_CASE("what moves during a step runs call by call, whatever is asked for", "
   CHECK(num_recorded(trained) == 0);
   CHECK(trained.reports.size() == kSteps);
 }
+
+}  // namespace colossal::test

@@ -3,6 +3,7 @@
 #include "core/fault.hpp"
 #include "cuda/deterministic.hpp"
 #include "cuda/fast_gpt.hpp"
+#include "cuda/trained.hpp"
 #include "support/close.hpp"
 #include "support/gpu.hpp"
 #include "support/temp_dir.hpp"
@@ -15,45 +16,11 @@
 #include <string>
 #include <utility>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
-
+namespace colossal::test {
 namespace {
-
-const at::Device kGpu(at::kCUDA, 0);
-
-Trained on_gpu(const Config& config) {
-  return train(config, ParallelContext(config, kGpu));
-}
-
-Trained on_cpu(const Config& config) {
-  return train(config, ParallelContext(config));
-}
 
 double tolerance(Precision precision) {
   return precision == Precision::fp32 ? 1e-5 : 2e-2;
-}
-
-void check_losses(const Trained& expected, const Trained& got, double tolerance) {
-  REQUIRE(got.reports.size() == expected.reports.size());
-  for (std::size_t i = 0; i < got.reports.size(); ++i) {
-    INFO("step " << i + 1);
-    CHECK(got.reports[i].skipped == expected.reports[i].skipped);
-    require_relative(expected.reports[i].loss, got.reports[i].loss, tolerance, "loss");
-  }
-}
-
-void check_bits(const Trained& expected, const Trained& got) {
-  REQUIRE(got.reports.size() == expected.reports.size());
-  for (std::size_t i = 0; i < got.reports.size(); ++i) {
-    INFO("step " << i + 1);
-    CHECK(got.reports[i].loss == expected.reports[i].loss);
-    CHECK(got.reports[i].grad_norm == expected.reports[i].grad_norm);
-  }
-  for (const auto& [name, tensor] : expected.tensors) {
-    INFO(name);
-    CHECK(at::equal(tensor, got.tensors.at(name)));
-  }
 }
 
 Config fp16_from(double scale) {
@@ -184,3 +151,5 @@ TEST_CASE("a checkpoint of 16 bits goes on on the other device", "[cuda][train]"
     }
   }
 }
+
+}  // namespace colossal::test

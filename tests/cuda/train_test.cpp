@@ -2,6 +2,7 @@
 // policy and the place of a checkpoint.
 #include "core/error.hpp"
 #include "cuda/fast_gpt.hpp"
+#include "cuda/trained.hpp"
 #include "memory/device_memory.hpp"
 #include "support/close.hpp"
 #include "support/gpu.hpp"
@@ -17,31 +18,13 @@
 #include <utility>
 #include <vector>
 
-using namespace colossal;        // NOLINT(google-build-using-namespace): a test file
-using namespace colossal::test;  // NOLINT(google-build-using-namespace)
-
+namespace colossal::test {
 namespace {
-
-const at::Device kGpu(at::kCUDA, 0);
-
-Config in(Config config, Precision precision) {
-  config.train.precision = precision;
-  return config;
-}
-
-void check_losses(const Trained& cpu, const Trained& gpu, double tolerance) {
-  REQUIRE(gpu.reports.size() == cpu.reports.size());
-  for (std::size_t i = 0; i < gpu.reports.size(); ++i) {
-    INFO("step " << i + 1);
-    require_relative(cpu.reports[i].loss, gpu.reports[i].loss, tolerance, "loss");
-    require_relative(cpu.reports[i].grad_norm, gpu.reports[i].grad_norm, 10 * tolerance, "norm");
-  }
-}
 
 void check_same(const Config& config, double tolerance, double weights) {
   const Trained cpu = train(config, ParallelContext(config));
   const Trained gpu = train(config, ParallelContext(config, kGpu));
-  check_losses(cpu, gpu, tolerance);
+  check_losses_and_norms(cpu, gpu, tolerance);
   for (const auto& [name, tensor] : cpu.tensors) {
     require_close(tensor, gpu.tensors.at(name), weights, name);
   }
@@ -116,7 +99,7 @@ TEST_CASE("lion and adafactor have the losses of a CPU", "[cuda][train]") {
     Config config = in(tiny_gpt(), Precision::fp64);
     config.optimizer.type = type;
     config.optimizer.lr = 2e-3;
-    check_losses(
+    check_losses_and_norms(
         train(config, ParallelContext(config)), train(config, ParallelContext(config, kGpu)), 1e-7);
   }
 }
@@ -136,7 +119,7 @@ TEST_CASE("smoothed labels have the losses of a CPU", "[cuda][train]") {
   const Trained plain = on_gpu(fast);
   const Trained gpu = on_gpu(smoothed(fast));
   const Config on_cpu = smoothed(fast);
-  check_losses(train(on_cpu, ParallelContext(on_cpu)), gpu, 2e-2);
+  check_losses_and_norms(train(on_cpu, ParallelContext(on_cpu)), gpu, 2e-2);
   CHECK(gpu.reports.back().loss > plain.reports.back().loss);
 }
 
@@ -153,7 +136,7 @@ TEST_CASE("accumulation and recomputation change nothing on a GPU", "[cuda][trai
 TEST_CASE("bf16 on a GPU learns what bf16 on a CPU learns", "[cuda][train]") {
   NEEDS_GPUS(1)
   const Config config = in(tiny_gpt(), Precision::bf16);
-  check_losses(
+  check_losses_and_norms(
       train(config, ParallelContext(config)), train(config, ParallelContext(config, kGpu)), 2e-2);
 }
 
@@ -173,7 +156,7 @@ TEST_CASE("every memory policy gives a GPU's losses", "[cuda][train]") {
           placed.parallel.gemini->const_budget = 512 << 10;
         }
         const Trained run = train(placed, ParallelContext(placed, kGpu));
-        check_losses(whole, run, exact ? 1e-5 : 2e-2);
+        check_losses_and_norms(whole, run, exact ? 1e-5 : 2e-2);
       }
     }
   }
@@ -191,7 +174,7 @@ TEST_CASE("placement auto moves optimizers to a GPU that has room", "[cuda][trai
     gemini(Placement::automatic)(placed.parallel);
     const ParallelContext context(placed, kGpu);
     Trainer trainer(build(placed, context, {}), {});
-    check_losses(whole, finish(trainer), exact ? 1e-5 : 2e-2);
+    check_losses_and_norms(whole, finish(trainer), exact ? 1e-5 : 2e-2);
     const ChunkStore& store = *trainer.parts().store;
     for (const FlatShard& shard : trainer.parts().store->shards()) {
       CHECK(shard.master.is_cuda());
@@ -260,3 +243,5 @@ TEST_CASE("two runs on a GPU are equal to the last bit", "[cuda][train]") {
     CHECK(first.reports[i].loss == second.reports[i].loss);
   }
 }
+
+}  // namespace colossal::test
