@@ -13,7 +13,6 @@
 
 namespace colossal::test {
 
-inline const at::Device kGpu(at::kCUDA, 0);
 inline const std::vector<at::ScalarType> kAllTypes = {
     at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
 /// Odd, aligned, longer than a warp, longer than a block.

@@ -23,7 +23,8 @@
 namespace colossal {
 namespace {
 
-const at::Device kGpu(at::kCUDA, 0);
+using test::kGpu;
+
 constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
 
 TEST_CASE("views of a buffer on a GPU are valid again after a refill", "[cuda][memory]") {

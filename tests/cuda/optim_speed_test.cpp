@@ -16,7 +16,8 @@
 namespace colossal {
 namespace {
 
-const at::Device kGpu(at::kCUDA, 0);
+using test::kGpu;
+
 constexpr std::int64_t kParams = 148;  // GPT-2 124M has as many, of this size in the mean
 constexpr std::int64_t kNumel = 841'216;
 

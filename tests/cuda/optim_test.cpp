@@ -18,10 +18,9 @@
 namespace colossal {
 namespace {
 
+using test::kGpu;
 using test::noise;
 using test::require_close;
-
-const at::Device kGpu(at::kCUDA, 0);
 
 struct Types {
   at::ScalarType master;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/close.hpp"
+#include "support/gpu.hpp"
 #include "support/training.hpp"
 
 #include <ATen/ops/equal.h>
@@ -9,8 +10,6 @@
 #include <utility>
 
 namespace colossal::test {
-
-inline const at::Device kGpu(at::kCUDA, 0);
 
 inline Config in(Config config, Precision precision) {
   config.train.precision = precision;

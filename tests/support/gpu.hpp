@@ -6,6 +6,9 @@
 
 namespace colossal::test {
 
+/// The first one.
+inline const at::Device kGpu(at::kCUDA, 0);
+
 /// GPUs that this build can use here.
 inline int usable_gpus() {
   const GpuSurvey survey = survey_gpus();
