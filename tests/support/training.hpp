@@ -63,16 +63,16 @@ inline Tensors empty_records(const Trainer& trainer) {
   return tensors;
 }
 
-/// Adds what other ranks hold of tensors that are cut into parts, by one sum a dtype; all policies
-/// cut all chunks alike.
+/// Adds what other ranks hold of tensors that are cut into parts, by one sum a dtype and kind of
+/// device; all policies cut all chunks alike.
 inline void join_parts(const Trainer& trainer, Tensors& tensors) {
   const AxisSet cut = trainer.parts().store->plan().chunks.front().shard_axes;
   const Comm& comm = trainer.parts().context.comm(cut);
-  std::map<at::ScalarType, std::vector<at::Tensor>> flat;
+  std::map<std::pair<at::ScalarType, at::DeviceType>, std::vector<at::Tensor>> flat;
   for (const auto& [name, tensor] : tensors) {
-    flat[tensor.scalar_type()].push_back(tensor.view(-1));
+    flat[{tensor.scalar_type(), tensor.device().type()}].push_back(tensor.view(-1));
   }
-  for (auto& [dtype, parts] : flat) {
+  for (auto& [kind, parts] : flat) {
     at::Tensor all = at::cat(parts);
     comm.all_reduce(all).wait();
     std::int64_t begin = 0;
