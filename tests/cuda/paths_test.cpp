@@ -109,6 +109,14 @@ TEST_CASE("what runs again in backward on a GPU has the bits of the first time",
     const Trained kept = on_gpu(config);
     config.train.activation_checkpoint.mode = RecomputeMode::full;
     check_bits(kept, on_gpu(config));
+    config.train.activation_checkpoint.offload = InputOffload::cpu;
+    for (const std::int64_t every : {1, 2}) {
+      config.train.activation_checkpoint.every = every;
+      check_bits(kept, on_gpu(config));
+    }
+    check_bits(on_gpu(split(config, 1, 4)), on_gpu(split(config, 1, 4)));
+    config.train.activation_checkpoint.offload = InputOffload::none;
+    config.train.activation_checkpoint.every = 1;
     // Layers that run again alone use kernels that write one result each: other roundings.
     config.train.activation_checkpoint.mode = RecomputeMode::selective;
     config.train.activation_checkpoint.recompute = {"gelu", "norm", "attention", "mlp"};

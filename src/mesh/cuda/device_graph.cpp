@@ -69,7 +69,9 @@ std::unique_ptr<DeviceGraph> record_graph(c10::Device device, const std::functio
   } catch (const c10::Error& error) {
     why = error.what_without_backtrace();
   } catch (const Error& error) {
-    if (error.id() != "cuda-launch") {  // which a recording that has ended already refuses
+    // Which a recording that has ended already refuses; the second is what a block makes of
+    // torch's.
+    if (error.id() != "cuda-launch" && error.id() != "torch-error") {
       throw;
     }
     why = error.what();
