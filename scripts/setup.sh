@@ -164,12 +164,16 @@ has_gpu() { [ -n "$(nvidia-smi -L 2>/dev/null)" ]; }
 # best_preset: cuda where nvcc is installed and the driver shows a GPU, else cpu.
 best_preset() { if has_nvcc && has_gpu; then echo cuda; else echo cpu; fi; }
 
-# built_program: the program of best_preset, else one that is built; stops if none is.
+# built_program: the program of best_preset, else one that is built, which it says; stops if none is.
 built_program() {
-  local preset program
-  for preset in "$(best_preset)" cpu cuda; do
+  local best preset program
+  best=$(best_preset)
+  for preset in "$best" cpu cuda; do
     program=$colossal_root/build/$preset/colossal-train
-    [ ! -x "$program" ] || { printf '%s\n' "$program"; return; }
+    [ -x "$program" ] || continue
+    [ "$preset" = "$best" ] || say "there is no build/$best/colossal-train, which scripts/train.sh builds: build/$preset is taken"
+    printf '%s\n' "$program"
+    return
   done
   die 9 "there is no build/cpu/colossal-train: scripts/train.sh builds it"
 }

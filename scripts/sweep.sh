@@ -24,7 +24,7 @@ The first three beat run.parallel, run.retries and run.on_failure of the sweep, 
 
 Ends with the table of `sweep status`. Exit code: 0 all have finished, 1 some failed or were not started, 75 some were
 stopped: the same command goes on; 2 and 3: the command line or the sweep is wrong; 9: nothing is built. The program is the
-one that scripts/train.sh would run; COLOSSAL_TRAIN names another.
+one that scripts/train.sh would run, else the other one if that is built, with a word; COLOSSAL_TRAIN names another.
 USAGE
 }
 

@@ -128,6 +128,7 @@ class Setup(Folder):
         self.assertEqual((done.returncode, done.stdout), (9, ""), done.stderr)
         cpu = self.built(root, "cpu")
         self.assertEqual(self.chosen(root, gpu), cpu)
+        self.assertIn("builds: build/cpu is taken", run(root / "scripts" / "sweep.sh", "s.yaml", env=gpu).stderr)
         cuda = self.built(root, "cuda")
         self.assertEqual(self.chosen(root, gpu), cuda)
         self.program("nvidia-smi", "exit 1")
