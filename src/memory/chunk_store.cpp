@@ -189,8 +189,8 @@ void ChunkStore::finish_gradients() {
     chunk->land();
   }
   impl_->observe(false);
-  if (auto measured = std::exchange(impl_->measuring, std::nullopt)) {
-    impl_->non_model = measured->finish();
+  if (impl_->measuring) {
+    impl_->non_model = impl_->measuring->finish();
   }
   impl_->trace.end();
   impl_->counters.peak_borrowed_bytes =

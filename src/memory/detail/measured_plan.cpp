@@ -1,6 +1,7 @@
 // How is the free part of a device spent? From the peaks of one step.
 #include "memory/detail/measured_plan.hpp"
 
+#include "core/error.hpp"
 #include "memory/device_memory.hpp"
 
 #include <algorithm>
@@ -64,6 +65,12 @@ std::int64_t usable_bytes(const MeasuredInput& input) {
 }
 
 MeasuredDecision decide(const MeasuredInput& input) {
+  check(input.needs.size() == input.non_model.size(),
+        ErrorKind::internal,
+        "measured-step",
+        "a step of {} acquisitions cannot be decided from the peaks of {}",
+        input.needs.size(),
+        input.non_model.size());
   const std::int64_t usable = usable_bytes(input);
   MeasuredDecision decision;
   decision.slack = usable;

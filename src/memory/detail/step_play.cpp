@@ -145,8 +145,11 @@ std::int64_t StepPlay::missing_bytes(const std::vector<int>& chunks) const {
 }
 
 std::optional<std::int64_t> StepPlay::cache_budget() const {
-  if (!trace_.known() || budgets_.size() != trace_.recorded().size()) {
+  if (!input_.plan.measured) {
     return input_.plan.cache_bytes;
+  }
+  if (!trace_.known() || budgets_.size() != trace_.recorded().size()) {
+    return 0;
   }
   return budgets_[std::max<std::size_t>(trace_.position(), 1) - 1];
 }
@@ -225,8 +228,9 @@ void StepPlay::acquire(int block) {
 void StepPlay::release(int block) {
   for (const int chunk : chunks_of(block)) {
     const bool idle = --users_[index(chunk)] == 0;
+    const std::optional<std::int64_t> budget = cache_budget();
     const bool stays =
-        trace_.known() && (cache_budget() || trace_.used_soon(chunk, input_.plan.prefetch));
+        trace_.known() && (budget ? *budget > 0 : trace_.used_soon(chunk, input_.plan.prefetch));
     if (idle && !stays) {
       drop(chunk);
     }

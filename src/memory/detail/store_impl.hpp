@@ -98,8 +98,8 @@ struct ChunkStore::Impl {
   detail::StepTrace trace{{}};
   std::int64_t cached_bytes = 0;  // of gathered chunks that are not resident
   StoreCounters counters;
-  std::optional<detail::NonModelTrace> measuring;  // while the first step of a measured plan runs
-  std::vector<std::int64_t> non_model;             // what it measured, until publish() decides
+  std::optional<detail::NonModelTrace> measuring;  // of a measured plan, until publish() decides
+  std::vector<std::int64_t> non_model;             // what the last step measured, until then
   std::vector<std::int64_t> budgets;               // by acquisition, once decided
 };
 

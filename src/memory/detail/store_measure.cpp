@@ -45,11 +45,14 @@ void check_equal(const std::string& mine, std::string_view what, const Comm& com
 
 }  // namespace
 
-/// Bytes gathered weights may take now; unset: those of the current blocks only.
+/// Bytes gathered weights may take now; unset: those of the current blocks and of the next ones.
 std::optional<std::int64_t> ChunkStore::Impl::cache_budget() const {
+  if (!plan.measured) {
+    return plan.cache_bytes;
+  }
   // Budgets belong to the measured step: another one keeps only what its blocks need.
   if (!trace.known() || budgets.size() != trace.recorded().size()) {
-    return plan.cache_bytes;
+    return 0;
   }
   return budgets[std::max<std::size_t>(trace.position(), 1) - 1];
 }
@@ -85,6 +88,7 @@ void ChunkStore::Impl::follow_measurement() {
   if (non_model.empty()) {
     return;
   }
+  measuring.reset();
   const std::optional<std::int64_t> limit = device_memory().limit();
   const Comm& comm = context.comm(plan.chunks.front().reduce_axes);
   check_equal(fmt::format("{}", fmt::join(trace.recorded(), " ")), "order of blocks", comm);

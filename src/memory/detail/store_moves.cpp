@@ -66,7 +66,9 @@ void ChunkStore::Impl::drop(int chunk) {
 void ChunkStore::Impl::drop_unneeded(const BlockRecord& block) {
   for (const int chunk : block.chunks) {
     const bool idle = !plan.chunks[index(chunk)].resident && progress[index(chunk)].users == 0;
-    const bool stays = trace.known() && (cache_budget() || trace.used_soon(chunk, plan.prefetch));
+    const std::optional<std::int64_t> budget = cache_budget();
+    const bool stays =
+        trace.known() && (budget ? *budget > 0 : trace.used_soon(chunk, plan.prefetch));
     if (idle && !stays) {
       drop(chunk);
     }

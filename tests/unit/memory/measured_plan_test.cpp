@@ -101,6 +101,12 @@ TEST_CASE("a moment that does not fit is told with what is missing", "[memory]")
   CHECK(decision.homes_to_device.empty());
 }
 
+TEST_CASE("peaks of another step than the one to decide are refused", "[memory]") {
+  MeasuredInput input = input_of(100, {20, 30, 20});
+  input.needs.resize(2);
+  CHECK(test::error_of([&] { (void)decide(input); }).id() == "measured-step");
+}
+
 using Bytes = std::vector<std::int64_t>;
 
 /// Bytes of the chunks in this set of bits.
