@@ -8,7 +8,9 @@
 namespace colossal {
 
 Loaded load_stored(const RunState& state, const LoadOptions& options) {
-  return load_text(state.config_yaml, "<stored configuration>", options);
+  LoadOptions stored = options;
+  stored.stored = true;
+  return load_text(state.config_yaml, "<stored configuration>", stored);
 }
 
 Config stored_config(const RunState& state) {

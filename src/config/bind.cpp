@@ -19,7 +19,7 @@ namespace {
 class Reader : public Visitor {
  public:
   Reader(const KeyTree& tree, Origins& origins, Report& report)
-      : origins_(origins), report_(report), what_(tree.what), paths_(tree.paths) {
+      : origins_(origins), report_(report), tree_(tree) {
     levels_.push_back({&tree.root, "", {}, {}, 0, false});
     Origin top = tree.root.origin;
     top.line = 1;
@@ -251,6 +251,9 @@ class Reader : public Visitor {
     if (level.by.word.empty() || variant_applies(spec, level.by.word)) {
       return false;
     }
+    if (tree_.stored && node.layer == 1) {
+      return true;  // programs before wrote the keys of all words
+    }
     const std::string path = path_of(node.key);
     const std::string by = path_of(level.by.key);
     const std::string now = fmt::format("{} {}", level.by.key, level.by.word);
@@ -330,14 +333,14 @@ class Reader : public Visitor {
   void report_unknown_key(const Node& child) {
     const Level& level = levels_.back();
     const std::string where =
-        level.path.empty() ? std::string(what_) : fmt::format("`{}`", level.path);
+        level.path.empty() ? std::string(tree_.what) : fmt::format("`{}`", level.path);
     const std::string path = path_of(child.key);
     Diagnostic& error = report_.error("unknown-key",
                                       path,
                                       child.key_origin,
                                       fmt::format("`{}` is not a key of {}", child.key, where));
     error.value = flow_text(child);
-    if (const auto best = suggest_key(level.path, child.key, level.known, paths_)) {
+    if (const auto best = suggest_key(level.path, child.key, level.known, tree_.paths)) {
       error.message += fmt::format("; did you mean `{}`?", *best);
       error.fix = fmt::format("use {}", *best);
       suggested_.push_back(*best);
@@ -348,8 +351,7 @@ class Reader : public Visitor {
 
   Origins& origins_;
   Report& report_;
-  std::string_view what_;
-  std::vector<std::string> paths_;
+  const KeyTree& tree_;
   std::vector<std::string> suggested_;
   std::map<std::string, std::string> shown_;
   std::deque<Node> made_;  ///< by with_implied(); levels point at them
@@ -381,9 +383,9 @@ std::map<std::string, std::string> bind_keys(const KeyTree& tree,
   return reader.shown();
 }
 
-void bind(const Node& root, Config& config, Origins& origins, Report& report) {
+void bind(const Node& root, bool stored, Config& config, Origins& origins, Report& report) {
   config.secrets.shown = bind_keys(
-      {.root = root, .what = "the configuration", .paths = all_paths()},
+      {.root = root, .what = "the configuration", .paths = all_paths(), .stored = stored},
       [&](Visitor& v) { describe(v, config); },
       origins,
       report);

@@ -20,6 +20,7 @@ struct KeyTree {
   const Node& root;
   std::string_view what;           ///< "the configuration"
   std::vector<std::string> paths;  ///< of keys elsewhere that an unknown one may mean
+  bool stored = false;             ///< LoadOptions::stored
 };
 
 /// Reads every key that `walk` shows to its visitor from the tree, and records origins. Returns by
@@ -31,7 +32,7 @@ std::map<std::string, std::string> bind_keys(const KeyTree& tree,
                                              Origins& origins,
                                              Report& report);
 
-/// bind_keys() for a configuration. Reports version-newer, too.
-void bind(const Node& root, Config& config, Origins& origins, Report& report);
+/// bind_keys() for a configuration; `stored` as in LoadOptions. Reports version-newer, too.
+void bind(const Node& root, bool stored, Config& config, Origins& origins, Report& report);
 
 }  // namespace colossal::detail

@@ -78,7 +78,7 @@ void run_phases(const Source& source, const LoadOptions& options, Loaded& loaded
   loaded.uses_run_time = inserted.uses_run_time;
   Origins origins;
   if (!report.has_errors()) {
-    bind(*root, loaded.config, origins, report);
+    bind(*root, options.stored, loaded.config, origins, report);
   }
   loaded.config.secrets.values = inserted.secrets;
   if (!report.has_errors()) {

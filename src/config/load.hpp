@@ -66,6 +66,9 @@ struct LoadOptions {
   /// Dedicated flags; they beat --set. Unset: not given.
   std::optional<std::string> output_dir;
   std::optional<std::string> resume;
+  /// The text was written by a program, perhaps an older one: keys in it that belong to another
+  /// type or placement are dropped. Overrides are checked as ever.
+  bool stored = false;
 };
 
 /// What load() found.

@@ -147,7 +147,7 @@ std::set<std::string> dropped_keys(Node root, const std::string& name) {
   Origins origins;
   const std::string stem = std::filesystem::path(name).stem().string();
   static_cast<void>(interpolate(root, {stem, "00000000-000000"}, report));
-  bind(root, config, origins, report);
+  bind(root, false, config, origins, report);
   std::set<std::string> paths;
   for (const Diagnostic& item : report.items()) {
     if (item.id == "dropped-by-type") {

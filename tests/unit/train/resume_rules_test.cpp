@@ -248,4 +248,31 @@ TEST_CASE("a stored configuration is read back, or refused by name", "[resume_ru
   }
 }
 
+TEST_CASE("a stored configuration may have the keys of all placements", "[resume_rules]") {
+  Config config = tiny_gpt();
+  config.parallel.gemini = GeminiConfig{.placement = Placement::cpu};
+  RunState state;
+  state.config_yaml = to_yaml(config);
+  const Config once = stored_config(state);
+  const std::string word = "placement: cpu\n";
+  const std::size_t at = state.config_yaml.find(word);
+  REQUIRE(at != std::string::npos);
+  const std::size_t indent = at - state.config_yaml.rfind('\n', at) - 1;
+  const std::string space(indent, ' ');
+  state.config_yaml.insert(at + word.size(),
+                           space + "shard_param_frac: 1\n" + space + "const_budget: 5\n");
+  CHECK(diff(stored_config(state), once).empty());
+
+  const auto with = [&](const char* set) {
+    LoadOptions options;
+    options.overrides = {{.text = set}};
+    return load_stored(state, options);
+  };
+  CHECK_FALSE(with("train.clip_grad_norm=2").has_errors());
+  const Loaded wrong = with("parallel.gemini.margin_ratio=0.5");
+  REQUIRE(wrong.has_errors());
+  CHECK(wrong.diagnostics.front().id == "unused-section");
+  CHECK(load_text(state.config_yaml, "by hand").has_errors());
+}
+
 }  // namespace colossal::test
