@@ -1,4 +1,4 @@
-// How is the text of an error taken apart again? By its first line, its fix and its place.
+// How is the text of an error taken apart again? Into what it says, its fix and its place.
 #include "train/late_errors.hpp"
 
 #include "core/color.hpp"
@@ -60,11 +60,26 @@ Origin origin_of_place(std::string_view place) {
   return origin;
 }
 
+/// A message without the lines that Error::placed() has put below its first one, up to that of the
+/// key, and without those of contexts.
+std::string message_of(std::string_view text, const std::string& key) {
+  std::string message(text.substr(0, text.find(kFixMark)));
+  const std::string key_mark = "\n  key   " + key + " ";
+  if (const std::size_t at = message.find(key_mark); !key.empty() && at != std::string::npos) {
+    const std::size_t first = message.find('\n');
+    message.erase(first, message.find('\n', at + 1) - first);
+  }
+  for (std::size_t at = 0; (at = message.find(kContextMark, at)) != std::string::npos;) {
+    message.erase(at, message.find('\n', at + 1) - at);
+  }
+  return message;
+}
+
 Diagnostic diagnostic_of(std::string_view id, std::string_view text, const std::string& key) {
   Diagnostic item;
   item.id = id;
   item.path = key;
-  item.message = text.substr(0, text.find('\n'));
+  item.message = message_of(text, key);
   if (const std::size_t at = text.find(kFixMark); at != std::string_view::npos) {
     const std::string_view fix = text.substr(at + kFixMark.size());
     item.fix = fix.substr(0, fix.find(kContextMark));

@@ -7,7 +7,8 @@
 
 namespace colossal {
 
-/// An error as a diagnostic: the first line of its message, its fix, and its key with its place.
+/// An error as a diagnostic: its message, which may have several lines, its fix, and its key with
+/// its place.
 [[nodiscard]] Diagnostic to_diagnostic(const Error& error);
 
 /// The failure that ended a run, with the place of its key in `loaded`.

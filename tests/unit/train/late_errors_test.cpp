@@ -47,8 +47,25 @@ TEST_CASE("an error without a key, a fix or a place has none", "[startup]") {
   CHECK(bare.origin.line == 0);
   const Diagnostic nested =
       to_diagnostic(late_error("bad\n  note\n  fix   one\n        two\n  while saving"));
-  CHECK(nested.message == "bad");
+  CHECK(nested.message == "bad\n  note");
   CHECK(nested.fix == "one\n        two");
+}
+
+TEST_CASE("a program was not told the lines below the first one of an error", "[startup]") {
+  // Its own lines may look like those that with_places() adds.
+  const Diagnostic differs = to_diagnostic(
+      late_error("differs in 1 key\n  key   optimizer.lr = 2 on rank 1\n  fix   the same file"));
+  CHECK(differs.message == "differs in 1 key\n  key   optimizer.lr = 2 on rank 1");
+  const std::string text = "does not fit:\n  6 layers\n  and more\n  while reading\n  fix   this";
+  const Error plain = late_error(text, "model.init_from");
+  const std::string lines =
+      "     3 |   init_from: a\n       |              ^\n"
+      "  in    included from b.yaml\n  key   model.init_from = a  (a.yaml:3:14)\n";
+  const Error placed = plain.placed("a.yaml:3:14", lines);
+  for (const Error& error : {plain, placed}) {
+    CHECK(to_diagnostic(error).message == "does not fit:\n  6 layers\n  and more");
+    CHECK(to_diagnostic(error).fix == "this");
+  }
 }
 
 TEST_CASE("places of all kinds are taken apart", "[startup]") {
@@ -85,7 +102,12 @@ TEST_CASE("a failure of a rank gets the place of its key from the launcher", "[s
                          "run: {output_dir: here}\n";
   const Loaded loaded = load(file);
   REQUIRE_FALSE(loaded.has_errors());
-  RunFailure failure{1, 3, "output-exists", "here is\n  key   x\n  fix   y", {}, "run.output_dir"};
+  RunFailure failure{1,
+                     3,
+                     "output-exists",
+                     "here is\n  key   run.output_dir = x\n  fix   y",
+                     {},
+                     "run.output_dir"};
   const Diagnostic item = to_diagnostic(failure, loaded);
   CHECK(item.message == "here is");
   CHECK(item.fix == "y");
