@@ -75,6 +75,18 @@ std::string message_of(std::string_view text, const std::string& key) {
   return message;
 }
 
+/// A fix without what aligns its lines for people.
+std::string fix_of(std::string_view text) {
+  std::string fix;
+  while (!text.empty()) {
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    fix += (fix.empty() ? "" : "\n") + std::string(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return fix;
+}
+
 Diagnostic diagnostic_of(std::string_view id, std::string_view text, const std::string& key) {
   Diagnostic item;
   item.id = id;
@@ -82,7 +94,7 @@ Diagnostic diagnostic_of(std::string_view id, std::string_view text, const std::
   item.message = message_of(text, key);
   if (const std::size_t at = text.find(kFixMark); at != std::string_view::npos) {
     const std::string_view fix = text.substr(at + kFixMark.size());
-    item.fix = fix.substr(0, fix.find(kContextMark));
+    item.fix = fix_of(fix.substr(0, fix.find(kContextMark)));
   }
   return item;
 }

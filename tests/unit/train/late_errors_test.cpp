@@ -48,7 +48,15 @@ TEST_CASE("an error without a key, a fix or a place has none", "[startup]") {
   const Diagnostic nested =
       to_diagnostic(late_error("bad\n  note\n  fix   one\n        two\n  while saving"));
   CHECK(nested.message == "bad\n  note");
-  CHECK(nested.fix == "one\n        two");
+  CHECK(nested.fix == "one\ntwo");
+}
+
+TEST_CASE("a fix kept the alignment of the text", "[startup]") {
+  const Diagnostic item = to_diagnostic(
+      late_error("too large\n  held      1 GiB\n  fix       a smaller batch: 2 GiB less\n"
+                 "            zero.stage: 3: 1 GiB less"));
+  CHECK(item.message == "too large\n  held      1 GiB");
+  CHECK(item.fix == "a smaller batch: 2 GiB less\nzero.stage: 3: 1 GiB less");
 }
 
 TEST_CASE("a program was not told the lines below the first one of an error", "[startup]") {
