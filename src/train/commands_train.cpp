@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <mutex>
 #include <optional>
 #include <unistd.h>
 #include <utility>
@@ -41,12 +42,15 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWat
   }
   const bool reload = agree && loaded->uses_run_time;
   FailureRecord failures(options.dry_run || reload ? "" : loaded->config.run.output_dir);
+  std::mutex loading;  // the watchdog may tell of a failure meanwhile
   // The ranks' common start time, and what follows from it; false if that is an error.
   const auto load_again = [&](const Comm& world) {
     load.run_time = decide_on_rank_0(world, start_time);
     Loaded named = colossal::load(options.config.config, load);
     const bool tell = print && named.has_errors();  // its warnings have been told
-    loaded = accept_or_report(std::move(named), tell, options.config.json_diagnostics);
+    auto accepted = accept_or_report(std::move(named), tell, options.config.json_diagnostics);
+    const std::lock_guard lock(loading);
+    loaded = std::move(accepted);
     if (loaded) {
       failures.move_to(options.dry_run ? "" : loaded->config.run.output_dir);
     }
@@ -66,6 +70,7 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWat
   const bool tells = options.config.json_diagnostics && launch.world_size > 1 && launch.rank == 0;
   const auto note_failure = [&](const RunFailure& failure) {
     failures.write(failure);
+    const std::lock_guard lock(loading);
     if (tells && loaded) {
       print_json(to_diagnostic(failure, *loaded));
     }
