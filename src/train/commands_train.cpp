@@ -17,6 +17,7 @@
 #include <csignal>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -57,7 +58,9 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWat
     return loaded.has_value();
   };
   std::optional<TrainSession> session;  // outlives an error: its folder stays locked meanwhile
+  bool connected = false;
   const auto train = [&](World& world) {
+    connected = true;
     if (reload && !load_again(world.comm())) {
       return kConfigExit;
     }
@@ -66,12 +69,15 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWat
     session.reset();
     return code;
   };
+  const std::thread::id own_thread = std::this_thread::get_id();
   // Of several ranks, which end elsewhere, the first tells why, whichever has failed.
   const bool tells = options.config.json_diagnostics && launch.world_size > 1 && launch.rank == 0;
   const auto note_failure = [&](const RunFailure& failure) {
     failures.write(failure);
+    // What ends this thread before the ranks are connected is thrown, and told where it leaves.
+    const bool thrown = std::this_thread::get_id() == own_thread && !connected;
     const std::lock_guard lock(loading);
-    if (tells && loaded) {
+    if (tells && !thrown && loaded) {
       print_json(to_diagnostic(failure, *loaded));
     }
   };

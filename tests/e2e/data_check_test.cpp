@@ -217,6 +217,25 @@ TEST_CASE("ranks of another launcher tell a late error as JSON once", "[data_che
   CHECK(count(one.err + two.err, "[checkpoint-required]") == 1);
 }
 
+TEST_CASE("ranks of another launcher that differ tell it as JSON once, with the key",
+          "[data_check]") {
+  const TempDir folder;
+  const int port = free_port();
+  const Arguments train = train_tiny(folder.path() / "run", {"--diagnostics", "json"});
+  Program first(train, torchrun_rank(0, 2, port));
+  Program second(joined({train, {"--set", "optimizer.lr=2e-2"}}), torchrun_rank(1, 2, port));
+  const Outcome one = first.wait();
+  const Outcome two = second.wait();
+  INFO(one.out << one.err << two.out << two.err);
+  CHECK(count(one.out, "\n") == 1);
+  const Json told = Json::parse(one.out);
+  CHECK(told.at("id") == "config-differs");
+  const auto message = told.at("message").get<std::string>();
+  CHECK(message.find("\n  key   optimizer.lr = 0.02 on rank 1, 0.01 on rank 0") != message.npos);
+  CHECK(told.at("fix").get<std::string>().starts_with("give every rank"));
+  CHECK(two.out.empty());
+}
+
 TEST_CASE("a pattern that matches no parameter", "[data_check]") {
   const Case wrong(
       "train: {steps: 2, global_batch_size: 2, precision: fp32}\n"
