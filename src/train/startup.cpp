@@ -176,14 +176,16 @@ bool speaks(const LaunchOptions& launch) {
 void print_error(const Error& error, bool json) {
   const bool alike = error.kind() == ErrorKind::usage || error.kind() == ErrorKind::config;
   bool silent = false;
+  bool for_program = json;
   try {
     const LaunchOptions launch = detect_launch();
     silent = alike && launch.mode != "spawn" && launch.local_rank != 0;
+    for_program = json && (launch.mode == "spawn" || launch.rank == 0);
   } catch (const Error&) {
     silent = false;  // the launcher's variables are what is wrong
   }
   if (!silent) {
-    write_error(error, json);
+    write_error(error, for_program);
   }
 }
 

@@ -78,7 +78,7 @@ void refuse_nested_launch(const LaunchOptions& launch);
 [[nodiscard]] bool speaks(const LaunchOptions& launch);
 
 /// Writes an error that ends this process, as write_error() does. A mistake that all ranks of a
-/// host find alike is told by one of them.
+/// host find alike is told by one of them; of the ranks of another launcher, rank 0 speaks JSON.
 void print_error(const Error& error, bool json);
 
 /// Connects the ranks and runs `body` in each. An error after that stops all ranks by World::abort;

@@ -236,6 +236,28 @@ TEST_CASE("ranks of another launcher that differ tell it as JSON once, with the 
   CHECK(two.out.empty());
 }
 
+TEST_CASE("ranks of another launcher all told an error before they meet as JSON", "[data_check]") {
+  const TempDir folder;
+  const fs::path config = folder.path() / "config.yaml";
+  write_file(config,
+             "extends: " + data_file("tiny.yaml") +
+                 "\nmodel: {vocab_size: null}\neval: {at_end: false}\n"
+                 "data: {type: text, seq_length: 16, train: [a], "
+                 "tokenizer: {type: bpe, path: nowhere}}\n");
+  const Arguments train = {"train", config.string(), "--diagnostics", "json"};
+  const int port = free_port();
+  Program first(train, torchrun_rank(0, 2, port));
+  Program second(train, torchrun_rank(1, 2, port));
+  const Outcome one = first.wait();
+  const Outcome two = second.wait();
+  INFO(one.out << one.err << two.out << two.err);
+  CHECK(count(one.out, "\"severity\":\"error\"") == 1);  // beside a note
+  CHECK(last_line(one).at("path") == "data.tokenizer.path");
+  CHECK(one.err.empty());
+  CHECK(two.out.empty());
+  CHECK(count(two.err, " [file-not-found]\n") == 1);
+}
+
 TEST_CASE("a pattern that matches no parameter", "[data_check]") {
   const Case wrong(
       "train: {steps: 2, global_batch_size: 2, precision: fp32}\n"
