@@ -26,6 +26,26 @@ void add(ChunkBytes& bytes, Tier home, std::int64_t ChunkBytes::* on_device, std
   (home == Tier::device ? bytes.*on_device : bytes.host) += amount;
 }
 
+/// What a GPU's host holds beside the homes: a working copy where the update writes it (README,
+/// decision 20), and a sum that arrives to be added to an earlier one.
+void add_beside_homes(ChunkBytes& bytes,
+                      const ChunkSpec& chunk,
+                      const AccountingInput& input,
+                      const Mesh& mesh) {
+  const StoreOptions& options = input.options;
+  const Tier weights_home = chunk.resident ? Tier::device : chunk.param_home;
+  if (options.master != options.compute && chunk.optim_home != weights_home) {
+    add(bytes,
+        chunk.optim_home,
+        &ChunkBytes::optimizer,
+        part_numel(chunk, mesh) * size_of(options.compute));
+  }
+  const bool adds = options.training && input.plan.shard_grads && input.micro_batches > 1;
+  bytes.host += adds && chunk.optim_home != Tier::device
+                    ? part_numel(chunk, mesh) * size_of(options.reduce)
+                    : 0;
+}
+
 /// What stays: homes of weights, masters, states and gradients.
 void add_homes(ChunkBytes& bytes,
                const ChunkSpec& chunk,
@@ -111,11 +131,11 @@ std::vector<std::int64_t> measured_budgets(const AccountingInput& input,
   detail::follow(decision, input.options.master == input.options.compute, mesh, plan);
   for (const int chunk : decision.to_device) {
     bytes.optimizer += measured.optimizer_bytes[index(chunk)];
-    bytes.host -= measured.optimizer_bytes[index(chunk)];
+    bytes.moved += measured.optimizer_bytes[index(chunk)];
   }
   for (const int chunk : decision.homes_to_device) {
     bytes.weights += measured.weight_bytes[index(chunk)];
-    bytes.host -= measured.weight_bytes[index(chunk)];
+    bytes.moved += measured.weight_bytes[index(chunk)];
   }
   bytes.slack = decision.slack;
   return std::move(decision.budgets);
@@ -131,7 +151,8 @@ AccountingInput with_plan(const AccountingInput& input, const ChunkPlan& plan) {
           .activations = input.activations,
           .other_bytes = input.other_bytes,
           .device_bytes = input.device_bytes,
-          .evaluation_bytes = input.evaluation_bytes};
+          .evaluation_bytes = input.evaluation_bytes,
+          .host_apart = input.host_apart};
 }
 
 /// Gathered weights of the block that needs most of them.
@@ -167,6 +188,9 @@ ChunkBytes account(const AccountingInput& input, const Mesh& mesh) {
   const std::int64_t reductions = input.plan.shard_grads ? input.micro_batches : 1;
   for (const ChunkSpec& chunk : input.plan.chunks) {
     add_homes(bytes, chunk, input, mesh);
+    if (input.host_apart) {
+      add_beside_homes(bytes, chunk, input, mesh);
+    }
     const std::int64_t reduced =
         mesh.size(chunk.reduce_axes) > 1 ? chunk.numel * reduced_item * reductions : 0;
     (chunk.shard_axes.none() ? bytes.all_reduced : bytes.reduce_scattered) += reduced;

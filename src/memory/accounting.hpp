@@ -20,8 +20,9 @@ struct ChunkBytes {
   std::int64_t borrowed = 0;   ///< device, at the fullest moment of a step: gathered weights, whole
                                ///< gradients and what reductions hold
   std::int64_t activations = 0;  ///< device, at that moment
-  std::int64_t host = 0;         ///< masters, states, gradients and weights in host memory
-  std::int64_t nvme = 0;         ///< states on disk
+  std::int64_t host = 0;   ///< masters, states, gradients and weights in host memory, at the start
+  std::int64_t moved = 0;  ///< of these: what ChunkPlan::measured moves to the device after a step
+  std::int64_t nvme = 0;   ///< states on disk
   /// What a budget of gathered weights has beside what the neediest block needs; below 0: the run
   /// ends with "budget-too-small". Unset: there is no budget, or its size is unknown.
   std::optional<std::int64_t> slack = {};
@@ -51,6 +52,7 @@ struct AccountingInput {
   std::int64_t other_bytes = 0;                        ///< held all the time beside the store
   std::int64_t device_bytes = 0;      ///< size of the device, for ChunkPlan::measured; 0: unknown
   std::int64_t evaluation_bytes = 0;  ///< at most during evaluation, one block at a time
+  bool host_apart = false;            ///< the device is a GPU, whose memory is not the host's
 };
 
 /// Of a step like the second one: forward through all blocks, backward in reverse. Under

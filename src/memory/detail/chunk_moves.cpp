@@ -53,6 +53,7 @@ at::Tensor Chunk::moved(const at::Tensor& from) const {
 void Chunk::move_to_device(bool weights) {
   move_home(weights);
   shard_.grad = moved(shard_.grad);
+  landed_ = at::Tensor();  // sums do not go to the host any more
   for (auto& [name, tensor] : shard_.state) {
     tensor = moved(tensor);
   }

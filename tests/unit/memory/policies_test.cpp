@@ -213,6 +213,60 @@ TEST_CASE("auto's slack is the device's room beside the neediest moment", "[memo
   CHECK(slack_of(100'000) == small - 1'000);
 }
 
+TEST_CASE("host memory holds at the start what auto moves to the device after a step", "[memory]") {
+  const Stack stack(6);
+  const ChunkPlan plan = plan_of(stack, "auto", {}, 2);
+  const auto chunks = chunks_of_blocks(plan, stack.params, stack.blocks);
+  const auto bytes_of_device = [&](std::int64_t device) {
+    return account({.plan = plan,
+                    .options = {},
+                    .chunks_of_blocks = chunks,
+                    .num_states = 2,
+                    .device_bytes = device},
+                   Mesh(MeshShape{.dp = 2}, 0));
+  };
+  const std::int64_t whole = stack.numel_of() * 16 / 2;  // weights, gradients and two states
+  CHECK(bytes_of_device(0).host == whole);
+  CHECK(bytes_of_device(0).moved == 0);
+  const ChunkBytes roomy = bytes_of_device(1 << 24);
+  CHECK(roomy.host == whole);
+  CHECK(roomy.moved == whole);
+  CHECK(roomy.optimizer == whole);
+}
+
+TEST_CASE("the host of a GPU holds 16-bit copies by their masters, and sums that are added",
+          "[memory]") {
+  const Stack stack(4);
+  ChunkPlannerRequest request;
+  request.gemini.shard_param_frac = 0;
+  request.gemini.offload_optim_frac = 0.5;
+  const std::int64_t half = stack.numel_of() / 2;
+  const std::int64_t homes = half * (4 + 8 + 2);  // masters, states and gradients
+  for (const std::string policy : {"static", "cpu", "cuda"}) {
+    const ChunkPlan plan = plan_of(stack, policy, request, 1);
+    const auto chunks = chunks_of_blocks(plan, stack.params, stack.blocks);
+    const auto host_of = [&](bool apart, std::int64_t micro_batches) {
+      return account({.plan = plan,
+                      .options = mixed(),
+                      .chunks_of_blocks = chunks,
+                      .num_states = 2,
+                      .micro_batches = micro_batches,
+                      .host_apart = apart},
+                     Mesh(MeshShape{.dp = 1}, 0))
+          .host;
+    };
+    INFO(policy);
+    // With placement cpu everything is on the host, weights too, which are the copies then.
+    const std::int64_t here =
+        policy == "static" ? homes : (policy == "cpu" ? 2 * homes + 4 * half : 0);
+    CHECK(host_of(false, 1) == here);
+    CHECK(host_of(false, 2) == here);
+    CHECK(host_of(true, 1) == here + (policy == "static" ? half * 2 : 0));
+    const std::int64_t sums = policy == "static" ? half * 2 : (policy == "cpu" ? half * 4 : 0);
+    CHECK(host_of(true, 2) == host_of(true, 1) + sums);
+  }
+}
+
 TEST_CASE("bytes of a rank follow the formulas of mixed precision Adam", "[memory]") {
   // zero-gemini-elixir 16, with 16-bit gradients: 2 weights, 2 gradients, 12 master and moments.
   const Stack stack(16);
