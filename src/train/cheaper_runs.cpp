@@ -69,7 +69,13 @@ Variants recomputation(const Config& config) {
     full.train.activation_checkpoint = {};
     full.train.activation_checkpoint.mode = RecomputeMode::full;
   } else if (config.train.activation_checkpoint.offload == InputOffload::none) {
-    variants.emplace_back(Candidate{"train.activation_checkpoint.offload: cpu", config})
+    // The word `full` may stand in place of the mapping: then the key has no place to be set at.
+    const ActivationCheckpointConfig& now = config.train.activation_checkpoint;
+    const bool word = now.every == 1 && !now.blocks;
+    variants
+        .emplace_back(Candidate{word ? "train.activation_checkpoint: {mode: full, offload: cpu}"
+                                     : "train.activation_checkpoint.offload: cpu",
+                                config})
         .config.train.activation_checkpoint.offload = InputOffload::cpu;
   }
   return variants;

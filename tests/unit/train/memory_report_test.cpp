@@ -1,6 +1,7 @@
 // Is a report of refused memory exact, and do the changes that it offers save what it says?
 #include "train/memory_report.hpp"
 
+#include "config/load.hpp"
 #include "memory/device_memory.hpp"
 #include "mesh/context.hpp"
 #include "support/catch.hpp"
@@ -65,6 +66,31 @@ TEST_CASE("a micro-batch is split by its smallest factor, and one sample not at 
   CHECK(find(cheaper_runs(with_micro_batch(7, 1), 0, 1), "train.micro_batch_size 7 -> 1").saved >
         0);
   CHECK(find(cheaper_runs(with_micro_batch(1, 8), 0, 1), "train.micro_batch_size").saved == -1);
+}
+
+TEST_CASE("recomputation of everything is offered host memory for inputs, as --set takes it",
+          "[memory_report]") {
+  Config config = with_micro_batch(1, 8);
+  config.model.num_layers = 12;
+  config.train.activation_checkpoint.mode = RecomputeMode::full;
+  const auto taken = [&](const char* before) {
+    const CheaperRun run = find(cheaper_runs(config, 0, 1), "train.activation_checkpoint");
+    CHECK(run.saved > 0);
+    std::string change = run.change;
+    REQUIRE(change.find(": ") != std::string::npos);
+    change.replace(change.find(": "), 2, "=");
+    LoadOptions options;
+    options.overrides = {{.text = before}, {.text = change}};
+    const Loaded loaded = load_text(to_yaml(tiny_gpt()), "tiny", options);
+    INFO(run.change << '\n' << render(loaded.diagnostics));
+    REQUIRE_FALSE(loaded.has_errors());
+    CHECK(loaded.config.train.activation_checkpoint.mode == RecomputeMode::full);
+    CHECK(loaded.config.train.activation_checkpoint.offload == InputOffload::cpu);
+    return loaded.config.train.activation_checkpoint.blocks;
+  };
+  CHECK_FALSE(taken("train.activation_checkpoint=full"));
+  config.train.activation_checkpoint.blocks = 2;
+  CHECK(taken("train.activation_checkpoint={blocks: 2}") == 2);
 }
 
 TEST_CASE("changes that suffice alone come first, and there are at most three", "[memory_report]") {
