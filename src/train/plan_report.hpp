@@ -21,8 +21,9 @@ struct RankBytes {
   std::int64_t borrowed = 0;  ///< gathered weights and whole gradients, at most at once
   std::int64_t activations = 0;
   std::int64_t buffers = 0;
-  std::int64_t host = 0;  ///< beside the device
-  std::int64_t nvme = 0;  ///< on disk
+  std::int64_t host = 0;   ///< beside the device
+  std::int64_t moved = 0;  ///< of `host`: counted on the device, too, where it moves after a step
+  std::int64_t nvme = 0;   ///< on disk
   std::optional<std::int64_t> slack =
       {};  ///< of the budget of gathered weights, as ChunkBytes::slack
   /// Of the device.
@@ -62,6 +63,11 @@ struct PlanReport {
   std::vector<std::string>
       data_lines;  ///< Dataset::summary() of train and eval, if the data was opened
   std::vector<RankBytes> ranks;
+  /// Bytes on disk without which a run does not begin; `deadline`: it is stopped before its job
+  /// ends, and saves then.
+  [[nodiscard]] std::int64_t room_bytes(bool deadline) const {
+    return deadline ? checkpoint_bytes : saved_bytes;
+  }
 };
 
 /// The plan of a resolved configuration (parallel.data known). Builds the blocks without memory.

@@ -147,7 +147,8 @@ std::string checkpoint_line(const PlanReport& plan) {
   const auto each = static_cast<double>(plan.checkpoint_bytes);
   std::string text =
       plan.saved_bytes == 0
-          ? fmt::format("checkpoint  none, but ~{} if a signal stops the run", human_bytes(each))
+          ? fmt::format("checkpoint  none, but ~{} if a signal or a job's deadline stops the run",
+                        human_bytes(each))
           : fmt::format("checkpoint  ~{} each, keep {} -> peak ~{}",
                         human_bytes(each),
                         plan.keeps,

@@ -36,12 +36,13 @@ fs::path log_of(const fs::path& run, int rank, fs::file_time_type since) {
 }
 
 /// Whether data and output folder are as the configuration needs them: the exit code.
-int check_host(const Loaded& loaded, bool json) {
+int check_host(const Loaded& loaded, const TrainOptions& options) {
   const Config& config = loaded.config;
-  const int code = report_findings(check_with_data(loaded, *open_data(config).train), true, json);
+  const int code = report_findings(
+      check_with_data(loaded, *open_data(config).train), true, options.config.json_diagnostics);
   if (code == 0) {  // else no folder is made for it
-    blaming("run.output_dir",
-            [&] { check_writable(config.run.output_dir, make_plan(config, 0).saved_bytes); });
+    const std::int64_t room_bytes = make_plan(config, 0).room_bytes(options.use_job_deadline);
+    blaming("run.output_dir", [&] { check_writable(config.run.output_dir, room_bytes); });
   }
   return code;
 }
@@ -70,7 +71,7 @@ Launchable check_before_spawn(const TrainOptions& options) {
   Launchable launchable{.processes = processes, .exit_code = 0, .loaded = std::move(*loaded)};
   if (processes > 1 || options.max_restarts > 0) {  // else the one rank checks for itself
     launchable.exit_code =
-        with_places(launchable.loaded, [&] { return check_host(launchable.loaded, json); });
+        with_places(launchable.loaded, [&] { return check_host(launchable.loaded, options); });
   }
   return launchable;
 }

@@ -132,7 +132,8 @@ TEST_CASE("the plan reserves no room for checkpoints that nothing saves", "[plan
   CHECK(none.saved_bytes == 0);
   CHECK(none.checkpoint_bytes > 0);
   INFO(to_text(none));
-  CHECK(contains(to_text(none), "checkpoint  none, but ~186.2 kB if a signal stops the run"));
+  CHECK(contains(to_text(none),
+                 "checkpoint  none, but ~186.2 kB if a signal or a job's deadline stops the run"));
   const auto reserved = [&](const auto& choose) {
     Config saving = config;
     choose(saving);

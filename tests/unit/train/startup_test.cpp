@@ -3,10 +3,13 @@
 
 #include "core/error.hpp"
 #include "support/catch.hpp"
+#include "support/temp_dir.hpp"
 #include "train/environment.hpp"
 #include "train/foreign.hpp"
 #include "train/rank_device.hpp"
+#include "train/spawn.hpp"
 
+#include <fstream>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -126,6 +129,31 @@ TEST_CASE("the environment names versions and the command", "[startup]") {
   const double age = seconds_since_process_start({});
   CHECK(age >= 0);
   CHECK(age < 600);
+}
+
+TEST_CASE("a launcher needs room for the checkpoint of a job's deadline", "[startup]") {
+  const TempDir folder;
+  const auto file = folder.path() / "huge.yaml";
+  std::ofstream(file) << R"(
+run: {device: cpu, output_dir: )"
+                      << (folder.path() / "run").string() << R"(}
+model: {type: gpt, num_layers: 2, hidden_size: 1048576, num_heads: 8, vocab_size: 256}
+data: {type: synthetic, seq_length: 8, num_samples: 64}
+train: {steps: 2, global_batch_size: 2, micro_batch_size: 1}
+optimizer: {type: adamw, lr: 1e-3}
+checkpoint: {at_end: false}
+)";
+  TrainOptions options;
+  options.config.config = file.string();
+  options.nproc = "2";
+  CHECK(check_before_spawn(options).exit_code == 0);
+  options.use_job_deadline = true;
+  try {
+    static_cast<void>(check_before_spawn(options));
+    FAIL("no room was asked for");
+  } catch (const Error& error) {
+    CHECK(error.id() == "disk-low");
+  }
 }
 
 }  // namespace colossal::test
