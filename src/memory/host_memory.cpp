@@ -23,7 +23,8 @@ void* map_pages(std::int64_t bytes) {
         "host-memory",
         "{} bytes of host memory were asked for; {} of the {} bytes of "
         "parallel.gemini.host_memory are in use\n  fix   raise it, keep more on the device "
-        "(smaller offload fractions), or more on disk (parallel.gemini.nvme)",
+        "(smaller offload fractions, train.activation_checkpoint.offload: none), or more on disk "
+        "(parallel.gemini.nvme)",
         bytes,
         host.use().current,
         host.limit().value_or(0));
