@@ -73,6 +73,22 @@ std::optional<Overrun> budget_overrun(const PlanReport& plan) {
       .share = MemoryShare::budget};
 }
 
+std::optional<Overrun> host_limit_overrun(const PlanReport& plan, const Capacity& capacity) {
+  const RankBytes& fullest = *std::ranges::max_element(plan.ranks, {}, &RankBytes::host);
+  const std::int64_t missing = fullest.host - capacity.host_limit;
+  if (capacity.host_limit <= 0 || missing <= 0) {
+    return std::nullopt;
+  }
+  return Overrun{.rank = fullest.rank,
+                 .missing = missing,
+                 .text = fmt::format("the plan needs {} of host memory on rank {}, and "
+                                     "parallel.gemini.host_memory is {}",
+                                     size_text(fullest.host),
+                                     fullest.rank,
+                                     size_text(capacity.host_limit)),
+                 .share = MemoryShare::host};
+}
+
 std::optional<Overrun> machine_overrun(const PlanReport& plan, const Capacity& capacity) {
   const MemoryShare share = capacity.apart ? MemoryShare::host : MemoryShare::both;
   const std::int64_t all = fullest_machine(plan, share);
@@ -101,17 +117,20 @@ std::int64_t bytes_of(const RankBytes& rank, MemoryShare share) {
     return -rank.slack.value_or(0);
   }
   return (share == MemoryShare::host ? 0 : rank.total()) +
-         (share == MemoryShare::device ? 0 : rank.host);
+         (share == MemoryShare::device ? 0 : rank.host) -
+         (share == MemoryShare::both ? rank.moved : 0);
 }
 
 Capacity capacity_of(const Config& config) {
   const std::optional<std::int64_t>& size = config.run.device_memory;
+  const std::optional<GeminiConfig>& gemini = config.parallel.gemini;
   const bool on_cpu = config.run.device == DeviceKind::cpu;
   const Gpu gpu = on_cpu ? Gpu{} : smallest_gpu();
   // A plan for GPUs that are elsewhere says nothing of this machine's host memory.
   const bool elsewhere = config.run.device == DeviceKind::cuda && gpu.bytes == 0;
   return {.device = size.value_or(gpu.bytes),
           .host = elsewhere ? 0 : usable_memory(),
+          .host_limit = gemini ? gemini->host_memory.value_or(0) : 0,
           .device_name = size ? "run.device_memory" : gpu.name,
           .apart = !on_cpu && (size || gpu.bytes > 0)};
 }
@@ -122,6 +141,7 @@ std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity)
   }
   std::optional<Overrun> over = device_overrun(plan, capacity);
   over = over ? over : budget_overrun(plan);
+  over = over ? over : host_limit_overrun(plan, capacity);
   return over ? over : machine_overrun(plan, capacity);
 }
 

@@ -12,10 +12,11 @@ namespace colossal {
 
 /// What the ranks of a run may hold.
 struct Capacity {
-  std::int64_t device = 0;  ///< bytes of the device of each rank; 0: no limit of its own
-  std::int64_t host = 0;    ///< bytes of this machine, which all ranks share; 0: not asked
-  std::string device_name;  ///< "run.device_memory", or the name of a GPU
-  bool apart = false;       ///< devices have memory of their own, which takes none of the host's
+  std::int64_t device = 0;      ///< bytes of the device of each rank; 0: no limit of its own
+  std::int64_t host = 0;        ///< bytes of this machine, which all ranks share; 0: not asked
+  std::int64_t host_limit = 0;  ///< gemini.host_memory: of each rank; 0: none
+  std::string device_name;      ///< "run.device_memory", or the name of a GPU
+  bool apart = false;  ///< devices have memory of their own, which takes none of the host's
 };
 
 /// Of the device: run.device_memory, else the smallest GPU that a rank would take. Of the host:
@@ -42,8 +43,8 @@ struct Overrun {
   MemoryShare share = MemoryShare::device;  ///< what would have to be less
 };
 
-/// Nothing if the plan fits: on every device, in the budgets of gathered weights, and all ranks of
-/// a machine together in its memory.
+/// Nothing if the plan fits: on every device, in the budgets of gathered weights, in what each rank
+/// may take of the host, and all ranks of a machine together in its memory.
 [[nodiscard]] std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity);
 
 }  // namespace colossal

@@ -8,6 +8,7 @@
 #include "models/zoo.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
+#include "train/capacity.hpp"
 #include "train/human.hpp"
 #include "train/model.hpp"
 #include "train/recompute.hpp"
@@ -138,6 +139,7 @@ struct PlanModel {
   StoreOptions options;
   std::int64_t num_states = 0;
   std::int64_t whole_bytes = 0;  ///< of states that every rank holds whole
+  bool host_apart = false;       ///< ranks compute on GPUs
 };
 
 PlanModel plan_model(const Config& config, const ParallelContext& alone) {
@@ -145,7 +147,8 @@ PlanModel plan_model(const Config& config, const ParallelContext& alone) {
                   .uses = {},
                   .planner = nullptr,
                   .options = store_options(config),
-                  .num_states = 0};
+                  .num_states = 0,
+                  .host_apart = capacity_of(config).apart};
   model.uses = param_uses(model.parts.blocks);
   model.planner = make_planner(model.parts.blocks, config);
   const std::unique_ptr<Optimizer> optimizer =
@@ -173,7 +176,8 @@ ChunkBytes chunk_bytes(const PlanModel& model,
                   .activations = cost.activations,
                   .other_bytes = loader_bytes(config) + model.whole_bytes,
                   .device_bytes = config.run.device_memory.value_or(0),
-                  .evaluation_bytes = cost.evaluation_bytes},
+                  .evaluation_bytes = cost.evaluation_bytes,
+                  .host_apart = model.host_apart},
                  mesh);
 }
 
@@ -233,6 +237,7 @@ RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mes
   bytes.borrowed = chunks.borrowed;
   bytes.activations = chunks.activations;
   bytes.host = chunks.host;
+  bytes.moved = chunks.moved;
   bytes.nvme = chunks.nvme;
   bytes.slack = chunks.slack;
   return bytes;

@@ -3,6 +3,7 @@
 
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
+#include "support/tiny_models.hpp"
 #include "train/host_facts.hpp"
 #include "train/memory_report.hpp"
 
@@ -299,6 +300,28 @@ TEST_CASE("a device of a known size does not hide what the host lacks", "[estima
   CHECK(host->missing == 1);
   CHECK(host->share == MemoryShare::host);
   CHECK_THAT(host->text, Catch::Matchers::Contains("of host memory for 2 processes, and this"));
+}
+
+TEST_CASE("what auto moves after a step lies in the host's memory before it", "[estimate]") {
+  Config config = tiny_gpt();
+  config.run.device_memory = 64 << 20;
+  config.run.device = DeviceKind::cpu;
+  config.parallel.gemini.emplace();
+  config.parallel.gemini->placement = Placement::automatic;
+  const PlanReport plan = make_plan(config, 0);
+  const RankBytes& rank = plan.ranks.front();
+  const std::int64_t host = rank.host;
+  CHECK(host > 0);
+  CHECK(rank.moved == host);  // all that moves is never on both sides at once
+  CHECK(bytes_of(rank, MemoryShare::both) == rank.total());
+  config.parallel.gemini->host_memory = host;
+  CHECK_FALSE(overrun(plan, capacity_of(config)).has_value());
+  config.parallel.gemini->host_memory = host - 1;
+  const auto over = overrun(plan, capacity_of(config));
+  REQUIRE(over.has_value());
+  CHECK(over->missing == 1);
+  CHECK(over->share == MemoryShare::host);
+  CHECK_THAT(over->text, Catch::Matchers::Contains("and parallel.gemini.host_memory is"));
 }
 
 TEST_CASE("the capacity is the device's, and the machine's where tensors lie there", "[estimate]") {
