@@ -145,8 +145,8 @@ std::int64_t StepPlay::missing_bytes(const std::vector<int>& chunks) const {
 }
 
 std::optional<std::int64_t> StepPlay::cache_budget() const {
-  if (!input_.plan.measured) {
-    return input_.plan.cache_bytes;
+  if (budgets_.empty()) {
+    return input_.plan.cache_bytes;  // nothing is decided: what a device without a limit would hold
   }
   if (!trace_.known() || budgets_.size() != trace_.recorded().size()) {
     return 0;
