@@ -229,7 +229,7 @@ void describe(Visitor& v, GeminiConfig& c) {
   v.field("offload_param_frac", c.offload_param_frac, {.help = "share of the weights in host memory; above 0 the two above must be 1", .range = between(0, 1), .variant = "static"});
   v.field("const_budget", c.const_budget, {.help = "bytes of gathered weights on the device", .form = Form::bytes, .range = kBytes, .variant = "const"});
   v.field("steady_cuda_cap_ratio", c.steady_cuda_cap_ratio, {.help = "share of the device in use after the measurement", .range = {.min = 0, .max = 1, .min_open = true}, .variant = "auto"});
-  v.field("margin_ratio", c.margin_ratio, {.help = "share of the free margin given to optimizer states", .range = {.min = 0, .max = 1, .min_open = true}, .variant = "auto"});
+  v.field("margin_ratio", c.margin_ratio, {.help = "share of the free margin given to optimizer states; homes of weights take the rest", .range = {.min = 0, .max = 1, .min_open = true}, .variant = "auto"});
   v.field("chunk_size", c.chunk_size, {.help = "bytes of a chunk", .form = Form::bytes, .range = kBytes, .derived = "the size with the least waste", .auto_word = true});
   v.field("host_memory", c.host_memory, {.help = "host memory a rank may use for weights, states and inputs (activation_checkpoint.offload)", .form = Form::bytes, .range = kBytes, .derived = "a rank's share of what the host has", .auto_word = true});
   v.field("reserve", c.reserve, {.help = "share of the device that stays free", .range = kFraction, .variant = "auto"});
