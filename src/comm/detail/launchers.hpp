@@ -55,7 +55,7 @@ class VariableReader {
 /// Tasks on each node from Slurm's "4(x2),3": {4, 4, 3}. Errors: as slurm_hosts().
 [[nodiscard]] std::vector<int> slurm_tasks(std::string_view list);
 
-/// A port that all processes of a job find alike: 20000 to 39999.
+/// A port that all processes of a job find alike: 20000 to 32767.
 [[nodiscard]] int job_port(std::uint64_t job);
 
 }  // namespace colossal::detail
