@@ -74,7 +74,8 @@ void add_homes(ChunkBytes& bytes,
     add(bytes, chunk.optim_home, &ChunkBytes::optimizer, states);
   }
   const bool in_place = !input.plan.shard_grads && chunk.optim_home == Tier::device;
-  bytes.grads += input.plan.shard_grads ? 0 : chunk.numel * size_of(options.grad);
+  const bool stays = !input.plan.shard_grads && !options.lend_grads;
+  bytes.grads += stays ? chunk.numel * size_of(options.grad) : 0;
   add(bytes, chunk.optim_home, &ChunkBytes::grads, in_place ? 0 : part * size_of(options.grad));
 }
 
@@ -152,6 +153,7 @@ AccountingInput with_plan(const AccountingInput& input, const ChunkPlan& plan) {
           .other_bytes = input.other_bytes,
           .device_bytes = input.device_bytes,
           .evaluation_bytes = input.evaluation_bytes,
+          .update_bytes = input.update_bytes,
           .host_apart = input.host_apart};
 }
 
@@ -210,6 +212,7 @@ ChunkBytes account(const AccountingInput& input, const Mesh& mesh) {
   play.evaluate();
   bytes.borrowed = play.borrowed();
   bytes.activations = play.activations();
+  bytes.grads += play.lent();
   const bool alone = mesh.size(data_axes()) == 1;
   bytes.gathered += alone ? 0 : gathered_in_step(play.gathered(), input.micro_batches);
   return bytes;

@@ -15,10 +15,10 @@ namespace colossal {
 /// Bytes of one rank, and what its collectives are handed in one step.
 struct ChunkBytes {
   std::int64_t weights = 0;    ///< device: parameters that stay, and masters that are parameters
-  std::int64_t grads = 0;      ///< device
+  std::int64_t grads = 0;      ///< device; of lent ones those at the fullest moment
   std::int64_t optimizer = 0;  ///< device: separate masters and states
   std::int64_t borrowed = 0;   ///< device, at the fullest moment of a step: gathered weights, whole
-                               ///< gradients and what reductions hold
+                               ///< gradients and what reductions or the update hold
   std::int64_t activations = 0;  ///< device, at that moment
   std::int64_t host = 0;   ///< masters, states, gradients and weights in host memory, at the start
   std::int64_t moved = 0;  ///< of these: what ChunkPlan::measured moves to the device after a step
@@ -52,6 +52,7 @@ struct AccountingInput {
   std::int64_t other_bytes = 0;                        ///< held all the time beside the store
   std::int64_t device_bytes = 0;      ///< size of the device, for ChunkPlan::measured; 0: unknown
   std::int64_t evaluation_bytes = 0;  ///< at most during evaluation, one block at a time
+  std::int64_t update_bytes = 0;      ///< that an update on the device takes there for a while
   bool host_apart = false;            ///< the device is a GPU, whose memory is not the host's
 };
 

@@ -26,6 +26,9 @@ struct StoreOptions {
       {};  ///< where ChunkSpec::states_on_disk is; the rank is filled in
   bool unused_is_zero =
       false;  ///< a parameter without gradient in a step: zero instead of an error
+  /// Where gradients stay whole until the update: their memory comes when backward reaches a chunk,
+  /// in place of activations that have gone, and goes when the next step begins. False: it stays.
+  bool lend_grads = false;
 };
 
 /// How many reductions may be under way at a time: few where each holds memory of its own, a whole

@@ -167,6 +167,15 @@ class Adafactor : public Optimizer {
 
   [[nodiscard]] std::span<const WholeState> whole_states() const override { return states_; }
 
+  [[nodiscard]] std::int64_t gpu_scratch_bytes() const override {
+    constexpr std::int64_t kArrays = 6;  // fp64 of a piece at once, in apply_to()
+    std::int64_t largest = 0;
+    for (const Whole& whole : wholes_) {
+      largest = std::max(largest, std::min(numel(whole.local), kDevicePiece));
+    }
+    return kArrays * largest * static_cast<std::int64_t>(sizeof(double));
+  }
+
   [[nodiscard]] std::vector<std::int64_t> sum_borders(int sweep,
                                                       std::int64_t num_params) const override {
     require_prepared(num_params);

@@ -103,6 +103,8 @@ class Optimizer {
   virtual void prepare(std::span<Parameter* const> /*parameters*/, const Mesh& /*mesh*/) {}
   /// States beside those of the shards; to be saved and loaded with them.
   [[nodiscard]] virtual std::span<const WholeState> whole_states() const { return {}; }
+  /// Most bytes of a GPU that a sweep over shards there takes for a while; known after prepare().
+  [[nodiscard]] virtual std::int64_t gpu_scratch_bytes() const { return 0; }
 };
 
 /// Table by optimizer.type: adamw, adam, sgd, lamb, lars, lion, adafactor.

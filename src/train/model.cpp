@@ -59,8 +59,9 @@ LiveModel build_model(const Config& config,
     owned.push_back({std::move(parts.names[i]), model.blocks[i]->parameters()});
   }
   const std::unique_ptr<ChunkPlanner> planner = make_planner(model.blocks, config);
-  model.store = std::make_unique<ChunkStore>(
-      owned, *planner, optimizer_states, store_options(config), context);
+  StoreOptions options = store_options(config);
+  options.lend_grads = context.device().is_cuda();
+  model.store = std::make_unique<ChunkStore>(owned, *planner, optimizer_states, options, context);
   model.stage = std::make_unique<BlockStage>(
       model.blocks, *model.store, context, config.train.activation_checkpoint);
   return model;

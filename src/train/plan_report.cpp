@@ -13,6 +13,7 @@
 #include "train/model.hpp"
 #include "train/recompute.hpp"
 
+#include <c10/core/Device.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -138,8 +139,9 @@ struct PlanModel {
   std::unique_ptr<ChunkPlanner> planner;
   StoreOptions options;
   std::int64_t num_states = 0;
-  std::int64_t whole_bytes = 0;  ///< of states that every rank holds whole
-  bool host_apart = false;       ///< ranks compute on GPUs
+  std::int64_t whole_bytes = 0;   ///< of states that every rank holds whole
+  std::int64_t update_bytes = 0;  ///< of a GPU, during an update
+  bool host_apart = false;        ///< ranks compute on GPUs
 };
 
 PlanModel plan_model(const Config& config, const ParallelContext& alone) {
@@ -160,6 +162,8 @@ PlanModel plan_model(const Config& config, const ParallelContext& alone) {
   for (const WholeState& state : optimizer->whole_states()) {
     model.whole_bytes += static_cast<std::int64_t>(state.values.nbytes());
   }
+  model.update_bytes = model.host_apart ? optimizer->gpu_scratch_bytes() : 0;
+  model.options.lend_grads = model.host_apart;
   return model;
 }
 
@@ -177,6 +181,7 @@ ChunkBytes chunk_bytes(const PlanModel& model,
                   .other_bytes = loader_bytes(config) + model.whole_bytes,
                   .device_bytes = config.run.device_memory.value_or(0),
                   .evaluation_bytes = cost.evaluation_bytes,
+                  .update_bytes = model.update_bytes,
                   .host_apart = model.host_apart},
                  mesh);
 }
@@ -246,7 +251,9 @@ RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mes
 }  // namespace
 
 PlanReport make_plan(const Config& config, std::int64_t train_samples) {
-  const ParallelContext alone(config);  // blocks need a context; nothing communicates
+  // Blocks need a context, and what they hold at once depends on the device; nothing communicates.
+  const at::Device device(capacity_of(config).apart ? at::kCUDA : at::kCPU);
+  const ParallelContext alone(config, device);
   const PlanModel model = plan_model(config, alone);
   const StageCost cost = stage_cost(config, model.parts.blocks);
 

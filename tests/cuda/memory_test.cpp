@@ -18,6 +18,7 @@
 #include <c10/util/Exception.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace colossal {
@@ -116,15 +117,18 @@ TEST_CASE("a copy waits for what its own stream is told to wait for", "[cuda][me
 TEST_CASE("a gradient that nobody writes is zero, not what the step before has left",
           "[cuda][memory]") {
   NEEDS_GPUS(1)
-  for (const char* stage : {"0", "2"}) {
+  for (const std::string stage : {"0", "0 lent", "2"}) {
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
       for (const int micro_batches : {1, 2}) {
+        StoreOptions options = test::plain_options(dtype);
+        options.lend_grads = stage == "0 lent";
         const ParallelContext context(Config{}, kGpu);
         Parameter used(test::spec_of("used", {3}));
         Parameter idle(test::spec_of("idle", {4}));
-        const auto planner = chunk_planners().make(stage, {.chunk_bytes = 1024, .item_bytes = 4});
+        const auto planner =
+            chunk_planners().make(stage.substr(0, 1), {.chunk_bytes = 1024, .item_bytes = 4});
         const std::vector<ChunkStore::Block> blocks = {{"block", {&used, &idle}}};
-        ChunkStore store(blocks, *planner, {}, test::plain_options(dtype), context);
+        ChunkStore store(blocks, *planner, {}, options, context);
         for (const bool both : {true, false}) {
           store.begin_gradients();
           for (int batch = 1; batch <= micro_batches; ++batch) {

@@ -32,6 +32,7 @@ Chunk::Chunk(const ChunkSpec& spec, const ChunkShared& shared)
                   part_numel(spec, shared.context.mesh())),
       part_numel_(part_numel(spec, shared.context.mesh())),
       keeps_gradients_(shared.options.training && !shared.shard_grads),
+      lends_gradients_(keeps_gradients_ && shared.options.lend_grads),
       weights_(spec.numel, shared.options.compute, shared.context.device()) {
   shard_.shard_axes = spec.shard_axes;
   cut_segments();
@@ -115,7 +116,7 @@ void Chunk::allocate_gradients() {
   // Gradients that are summed after each micro-batch need no wider type before that.
   grads_ = SwapBuffer(
       spec_.numel, keeps_gradients_ ? options.grad : options.compute, shared_.context.device());
-  if (keeps_gradients_) {
+  if (keeps_gradients_ && !lends_gradients_) {
     grads_.fill(allocate_flat(grads_.bytes(), at::kByte, shared_.context.device()));
   }
   if (grads_.tensor().scalar_type() != options.reduce) {
@@ -203,7 +204,10 @@ void Chunk::drop() {
 
 void Chunk::begin_gradients() {
   summed_ = false;
-  if (keeps_gradients_) {
+  if (lends_gradients_ && grads_.filled()) {
+    shared_.pool.put(grads_.empty());
+  }
+  if (keeps_gradients_ && !lends_gradients_) {
     expect_gradients();
   }
   for (Leaf& leaf : leaves_) {
@@ -229,8 +233,29 @@ bool Chunk::sums_in_place() const {
          shard_.grad.scalar_type() == grads_.tensor().scalar_type();
 }
 
+/// Memory for the gradients of a step. What lies between them, which nobody writes, is zero.
+void Chunk::lend_gradients() {
+  grads_.fill(shared_.pool.get(grads_.bytes()));
+  expect_gradients();
+  if (!replaces_gradients()) {
+    return;
+  }
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i <= leaves_.size(); ++i) {
+    const std::int64_t begin = i < leaves_.size() ? spec_.offsets[i] : spec_.numel;
+    if (begin > end) {
+      grads_.tensor().narrow(0, end, begin - end).zero_();
+    }
+    end = i < leaves_.size() ? begin + leaves_[i].grad.numel() : end;
+  }
+}
+
 void Chunk::open_gradients() {
   if (grads_.filled()) {
+    return;
+  }
+  if (lends_gradients_) {
+    lend_gradients();
     return;
   }
   in_place_ = sums_in_place();
@@ -264,6 +289,9 @@ void Chunk::zero_unwritten() {
 }
 
 void Chunk::start_reduce() {
+  if (lends_gradients_) {
+    open_gradients();  // if no backward has
+  }
   zero_unwritten();
   at::Tensor whole = stage_gradients();
   sum_ = own_part(whole);

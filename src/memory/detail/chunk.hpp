@@ -74,9 +74,11 @@ class Chunk {
   /// Gives the memory of gathered parameters back; nothing is lost.
   void drop();
 
-  /// Readies zeroed memory for gradients, unless it is there.
+  /// Readies memory for gradients, unless it is there: zeroed, or with lent gradients that are
+  /// still to be written.
   void open_gradients();
-  /// Makes gradients zero, or says that they are still to be written, at the start of a step.
+  /// Makes gradients zero, or says that they are still to be written, at the start of a step; lent
+  /// memory of the step before goes.
   void begin_gradients();
   /// Starts the sum over ranks. Communicates: all-reduce, or reduce-scatter over shard_axes.
   void start_reduce();
@@ -116,6 +118,7 @@ class Chunk {
   /// and nothing is there yet.
   [[nodiscard]] bool sums_in_place() const;
   void expect_gradients();
+  void lend_gradients();
   void zero_unwritten();
   at::Tensor stage_gradients();
   void send_sum();
@@ -133,7 +136,8 @@ class Chunk {
   const Comm& comm_;         ///< of the ranks that sum gradients
   std::int64_t part_begin_;  ///< of this rank's part of the chunk
   std::int64_t part_numel_;
-  bool keeps_gradients_;  ///< the gradient buffer has memory all the time
+  bool keeps_gradients_;  ///< the gradient buffer holds the sum of a step's micro-batches
+  bool lends_gradients_;  ///< StoreOptions::lend_grads, where keeps_gradients_
   SwapBuffer weights_;    ///< compute dtype, whole chunk
   SwapBuffer grads_;      ///< whole chunk
   at::Tensor home_;       ///< this rank's part of the weights; undefined where resident

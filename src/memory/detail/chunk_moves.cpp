@@ -30,7 +30,7 @@ std::int64_t Chunk::part_bytes() const {
 
 std::int64_t Chunk::device_bytes() const {
   std::int64_t bytes = spec_.resident ? weights_.bytes() : 0;
-  bytes += keeps_gradients_ ? grads_.bytes() : 0;
+  bytes += keeps_gradients_ && grads_.filled() ? grads_.bytes() : 0;
   if (spec_.optim_home == Tier::device) {
     bytes += part_bytes();
     bytes -= shard_.master.is_alias_of(weights_.tensor()) ? bytes_of(shard_.master) : 0;

@@ -49,9 +49,10 @@ void StepPlay::run(std::int64_t micro_batches) {
   for (int step = 0; step < kSteps; ++step) {
     first_ = step == 0;
     if (step == 1) {
-      borrowed_ = activations_ = 0;
+      borrowed_ = activations_ = lent_ = 0;
     }
-    gathered_now_ = 0;
+    gathered_now_ = lent_now_ = 0;
+    lending_.clear();
     gathered_.clear();
     trace_.begin();
     for (std::int64_t i = 0; i < micro_batches; ++i) {
@@ -63,6 +64,7 @@ void StepPlay::run(std::int64_t micro_batches) {
     if (!reducing_.empty()) {
       finish_reduce(reducing_.back());
     }
+    update();
     for (const int chunk : std::vector<int>(here_.begin(), here_.end())) {
       drop(chunk);  // as publish() does
     }
@@ -95,6 +97,8 @@ void StepPlay::backward(int block, bool last) {
   acquire(block);
   if (input_.plan.shard_grads) {
     open_gradients(chunks_of(block));
+  } else if (input_.options.lend_grads) {
+    lend_gradients(chunks_of(block));
   }
   for (int again = activations.runs_again_from; again >= 0 && again <= block; ++again) {
     acquire(again);
@@ -155,13 +159,14 @@ std::optional<std::int64_t> StepPlay::cache_budget() const {
 }
 
 void StepPlay::measure(std::int64_t activations) {
-  const std::int64_t borrowed = pool_.held() + staging_;
+  const std::int64_t borrowed = pool_.held() + staging_ + updating_;
   if (first_ && !non_model_.empty()) {
     non_model_.back() = std::max(non_model_.back(), borrowed - cached_ + activations);
   }
-  if (borrowed + activations > borrowed_ + activations_) {
+  if (borrowed + activations + lent_now_ > borrowed_ + activations_ + lent_) {
     borrowed_ = borrowed;
     activations_ = activations;
+    lent_ = lent_now_;
   }
 }
 
@@ -244,6 +249,25 @@ void StepPlay::open_gradients(const std::vector<int>& chunks) {
       borrowing_.insert(chunk);
       pool_.get(weight_bytes(chunk));
     }
+  }
+}
+
+/// Whole gradients that stay until the next step begins.
+void StepPlay::lend_gradients(const std::vector<int>& chunks) {
+  for (const int chunk : chunks) {
+    const bool opens = lending_.insert(chunk).second;
+    lent_now_ += opens ? spec(chunk).numel * size_of(input_.options.grad) : 0;
+  }
+}
+
+/// The optimizer's moment, when activations have gone.
+void StepPlay::update() {
+  const bool here = std::ranges::any_of(
+      input_.plan.chunks, [](const ChunkSpec& chunk) { return chunk.optim_home == Tier::device; });
+  if (input_.options.training) {
+    updating_ = here ? input_.update_bytes : 0;
+    measure(0);
+    updating_ = 0;
   }
 }
 

@@ -41,6 +41,8 @@ class StepPlay {
   /// At the fullest moment of the later steps and of evaluation.
   [[nodiscard]] std::int64_t borrowed() const noexcept { return borrowed_; }
   [[nodiscard]] std::int64_t activations() const noexcept { return activations_; }
+  /// Lent gradients at that moment.
+  [[nodiscard]] std::int64_t lent() const noexcept { return lent_; }
   /// This rank's parts gathered until the end of each micro-batch of a later step.
   [[nodiscard]] const std::vector<std::int64_t>& gathered() const noexcept { return gathered_; }
   /// By acquisition of the first step: most bytes beside gathered weights, and the weights that the
@@ -69,6 +71,8 @@ class StepPlay {
   void backward(int block, bool last);
   void open_gradients(const std::vector<int>& chunks);
   void count_reports();
+  void lend_gradients(const std::vector<int>& chunks);
+  void update();
   void report(const std::vector<int>& chunks, std::int64_t activations);
   void finish_reduce(int chunk);
 
@@ -90,6 +94,10 @@ class StepPlay {
   bool first_batch_ = true;  ///< and of a step the first micro-batch
   std::int64_t borrowed_ = 0;
   std::int64_t activations_ = 0;
+  std::int64_t lent_ = 0;
+  std::set<int> lending_;      ///< chunks whose lent gradients have memory in this step
+  std::int64_t lent_now_ = 0;  ///< theirs
+  std::int64_t updating_ = 0;  ///< what the update takes
   std::int64_t gathered_now_ = 0;
   std::vector<std::int64_t> gathered_;
   std::vector<std::int64_t> non_model_;

@@ -25,7 +25,10 @@ ChunkStore::Impl::Impl(std::span<const Block> block_list,
   }
   ParamUses uses = list_uses(parameters);
   plan = planner.plan(uses.specs, uses.blocks, context.mesh());
-  pool = std::make_unique<BlockPool>(context.device(), !plan.measured && !plan.cache_bytes);
+  // What lent gradients of a step give back is for the activations of the next one.
+  const bool lends = options.lend_grads && !plan.shard_grads;
+  const bool pool_keeps = !plan.measured && !plan.cache_bytes && !lends;
+  pool = std::make_unique<BlockPool>(context.device(), pool_keeps);
   if (context.device().is_cuda()) {
     copies_in = std::make_unique<cuda::CopyStream>(context.device());
     copies_out = std::make_unique<cuda::CopyStream>(context.device());

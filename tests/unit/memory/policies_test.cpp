@@ -286,6 +286,60 @@ TEST_CASE("bytes of a rank follow the formulas of mixed precision Adam", "[memor
   }
 }
 
+TEST_CASE("lent gradients take the place of activations that have gone", "[memory]") {
+  const Stack stack(4);
+  const std::int64_t block = 4096 * 2;  // bytes of its gradients
+  const ChunkPlan plan = plan_of(stack, "0", {}, 1);
+  REQUIRE(plan.chunks.size() == 4);
+  const auto chunks = chunks_of_blocks(plan, stack.params, stack.blocks);
+  const auto bytes_of_step = [&](std::int64_t activations, std::int64_t micro_batches) {
+    std::vector<BlockActivations> of_blocks;
+    for (std::int64_t i = 1; i <= 4; ++i) {
+      of_blocks.push_back({.forward = i * activations, .backward = i * activations});
+    }
+    StoreOptions options = mixed();
+    options.lend_grads = true;
+    return account({.plan = plan,
+                    .options = options,
+                    .chunks_of_blocks = chunks,
+                    .num_states = 2,
+                    .micro_batches = micro_batches,
+                    .activations = of_blocks},
+                   Mesh(MeshShape{.dp = 1}, 0));
+  };
+  // Fullest: small activations when all has gone backward, large ones when backward begins.
+  CHECK(bytes_of_step(1, 1).grads == 4 * block);
+  const ChunkBytes large = bytes_of_step(100 * block, 1);
+  CHECK(large.grads == block);
+  CHECK(large.activations == 400 * block);
+  // A second micro-batch adds to what the first has left.
+  CHECK(bytes_of_step(100 * block, 2).grads == 4 * block);
+  CHECK(bytes_of(stack, plan, mixed(), 1).grads == 4 * block);
+}
+
+TEST_CASE("what an update takes counts where it runs on the device", "[memory]") {
+  const Stack stack(4);
+  for (const Offload offload : {Offload::none, Offload::optimizer}) {
+    ChunkPlannerRequest request;
+    request.zero.offload = offload;
+    const ChunkPlan plan = plan_of(stack, "0", request, 1);
+    const auto chunks = chunks_of_blocks(plan, stack.params, stack.blocks);
+    const std::vector<BlockActivations> activations(4, {.forward = 500, .backward = 700});
+    const auto total_of = [&](std::int64_t update_bytes) {
+      const ChunkBytes bytes = account({.plan = plan,
+                                        .options = mixed(),
+                                        .chunks_of_blocks = chunks,
+                                        .activations = activations,
+                                        .update_bytes = update_bytes},
+                                       Mesh(MeshShape{.dp = 1}, 0));
+      return bytes.borrowed + bytes.activations;
+    };
+    CHECK(total_of(0) == 700);
+    CHECK(total_of(600) == 700);  // activations have gone by then
+    CHECK(total_of(900) == (offload == Offload::none ? 900 : 700));
+  }
+}
+
 TEST_CASE("what is lent at once at stage 3 is two blocks and those ahead", "[memory]") {
   const Stack stack(10);
   const std::int64_t block = std::int64_t{4096} * 2;

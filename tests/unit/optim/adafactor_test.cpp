@@ -350,6 +350,16 @@ TEST_CASE("no step of Adafactor is longer than its rate, and none needs a size o
   }
 }
 
+TEST_CASE("Adafactor takes six arrays of fp64 of a GPU, of at most four million elements",
+          "[optim]") {
+  const AdafactorSubject small(config_of(true, false), {spec_of({30, 20}), spec_of({11})});
+  CHECK(small.optimizer().gpu_scratch_bytes() == 6 * 8 * 600);
+  const AdafactorSubject padded(config_of(true, false), {spec_of({30, 20}, {32, 20})});
+  CHECK(padded.optimizer().gpu_scratch_bytes() == 6 * 8 * 640);
+  const AdafactorSubject large(config_of(true, false), {spec_of({5000, 1000})});
+  CHECK(large.optimizer().gpu_scratch_bytes() == std::int64_t{192} << 20U);
+}
+
 TEST_CASE("Adafactor keeps a number per row and column, and must know them", "[optim]") {
   const AdafactorSubject subject(config_of(true, false), {spec_of({30, 20}), spec_of({11})});
   CHECK(subject.optimizer().states().empty());

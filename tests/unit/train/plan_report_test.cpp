@@ -45,6 +45,45 @@ TEST_CASE("planned bytes are what a run allocates", "[plan]") {
   }
 }
 
+TEST_CASE("a plan for GPUs counts what the optimizer takes there, and lends gradients", "[plan]") {
+  Config config = tiny_gpt();
+  config.run.device_memory = std::int64_t{1} << 30U;
+  const auto bytes_of = [&](DeviceKind device, OptimizerType optimizer) {
+    config.run.device = device;
+    config.optimizer.type = optimizer;
+    return make_plan(config, 80).ranks.at(0);
+  };
+  // The embedding is the largest parameter, and its six fp64 arrays exceed the activations.
+  config.model.vocab_size = 50'000;
+  config.train.micro_batch_size = config.train.global_batch_size = 1;
+  config.train.gradient_accumulation = 1;
+  const RankBytes adam = bytes_of(DeviceKind::cuda, OptimizerType::adamw);
+  const RankBytes factored = bytes_of(DeviceKind::cuda, OptimizerType::adafactor);
+  CHECK(factored.borrowed == 6 * 8 * 50'000 * 16);
+  CHECK(adam.borrowed == 0);
+  CHECK(factored.activations == 0);
+  const RankBytes on_cpu = bytes_of(DeviceKind::cpu, OptimizerType::adafactor);
+  CHECK(on_cpu.borrowed == 0);
+  CHECK(on_cpu.grads == on_cpu.weights);
+  CHECK(factored.grads == factored.weights);  // by then backward has reached all
+}
+
+TEST_CASE("a plan for GPUs knows that their heads make logits of some tokens at a time", "[plan]") {
+  Config config = tiny_gpt();
+  config.run.device_memory = std::int64_t{1} << 40U;
+  config.model.vocab_size = 5000;
+  config.train.micro_batch_size = config.train.global_batch_size = 4000;
+  config.train.gradient_accumulation = 1;
+  constexpr std::int64_t kTokens = 4000 * 12;
+  const auto activations = [&](DeviceKind device) {
+    config.run.device = device;
+    return make_plan(config, 4000).ranks.at(0).activations;
+  };
+  const std::int64_t spared = activations(DeviceKind::cpu) - activations(DeviceKind::cuda);
+  CHECK(spared > (kTokens - 2 * 16'384) * 5000 * 8);
+  CHECK(spared < (kTokens - 16'384) * 5000 * 8);
+}
+
 TEST_CASE("counts follow the model's shapes", "[plan]") {
   const PlanReport plan = make_plan(tiny_gpt(), 80);
   constexpr std::int64_t kHidden = 16;
