@@ -83,7 +83,7 @@ class TokenLoss : public Layer {
 };
 
 /// Which results of layers backward computes again instead of keeping them; the values are the
-/// same, bit for bit.
+/// same, bit for bit, but for gelu_tanh of bf16 on a GPU (README, decision 27).
 struct Recompute {
   bool gelu = false;       ///< results of activation functions (of any kind)
   bool norm = false;       ///< results of normalisations

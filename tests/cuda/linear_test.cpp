@@ -12,6 +12,7 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/linear.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -90,7 +91,7 @@ namespace {
 
 /// Rows, in, features: rows that fill no tile, an odd number of tiles, steps and columns cut short.
 const std::vector<std::array<std::int64_t, 3>> kLargeSizes = {
-    {16904, 72, 2056}, {35000, 136, 648}, {4104, 1600, 6400}, {32768, 72, 512}};
+    {16904, 72, 2056}, {35000, 136, 648}, {4104, 1600, 6400}, {32768, 64, 512}};
 
 struct GeluCase {
   at::Tensor g, weight, pre;
@@ -123,7 +124,7 @@ TEST_CASE("GPU: gelu's gradient and its sums come out of one product", "[cuda][l
     REQUIRE(grad.pre_mf.defined());
     const at::Tensor exact = at::gelu_backward(wide(g).matmul(wide(weight)), wide(pre), "tanh");
     REQUIRE(scaled_distance(exact, grad.pre_mf) < step_of(at::kBFloat16));
-    REQUIRE(scaled_distance(wide(grad.pre_mf).sum(0), grad.bias_f) < 1e-5);
+    REQUIRE(scaled_distance(exact.sum(0), grad.bias_f) < 1e-5);
     const auto again = kernels::cuda::gelu_gradient(g, weight, pre);
     REQUIRE(at::equal(grad.pre_mf, again.pre_mf));
     REQUIRE(at::equal(grad.bias_f, again.bias_f));
@@ -157,7 +158,6 @@ TEST_CASE("GPU: gelu's gradient is left to the library elsewhere", "[cuda][linea
   };
   const std::array<std::int64_t, 3> sizes = kLargeSizes.front();
   REQUIRE_FALSE(taken(make_case({512, 768, 3072}, at::kBFloat16)));  // too little work
-  REQUIRE_FALSE(taken(make_case({32768, 64, 512}, at::kBFloat16)));  // one step a tile
   REQUIRE_FALSE(taken(make_case(sizes, at::kHalf)));
   GeluCase turned = make_case(sizes, at::kBFloat16);
   turned.weight = turned.weight.t().contiguous().t();
@@ -278,6 +278,70 @@ TEST_CASE("GPU: a feed-forward layer gives the gradients of the CPU, whatever is
       }
     }
   }
+}
+
+namespace {
+
+std::int64_t bytes_in_use() {
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0].current;
+}
+
+}  // namespace
+
+TEST_CASE("GPU: the product that goes back through gelu makes gelu's result again",
+          "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  if (!is_hopper()) {
+    WARN("skipped: the kernel is for compute capability 9.0");
+    return;
+  }
+  for (const std::array<std::int64_t, 3>& sizes : kLargeSizes) {
+    INFO(sizes[0] << ' ' << sizes[1] << ' ' << sizes[2]);
+    const auto [g, weight, pre] = make_case(sizes, at::kBFloat16);
+    const at::Tensor before = pre.clone();
+    const auto plain = kernels::cuda::gelu_gradient(g, weight, before);
+    REQUIRE(at::equal(before, pre));
+    const auto grad = kernels::cuda::gelu_gradient(g, weight, pre, true);
+    REQUIRE(grad.pre_mf.defined());
+    REQUIRE(at::equal(plain.pre_mf, grad.pre_mf));
+    REQUIRE(at::equal(plain.bias_f, grad.bias_f));
+    const at::Tensor exact = at::gelu(wide(before), "tanh");
+    REQUIRE(scaled_distance(exact, pre) < step_of(at::kBFloat16));
+    REQUIRE(wide(pre).sub(exact).abs().max().item<double>() <
+            step_of(at::kBFloat16) * exact.abs().max().item<double>());
+  }
+}
+
+TEST_CASE("GPU: gelu's result that is not kept gives the gradients of the CPU", "[cuda][linear]") {
+  NEEDS_GPUS(1)
+  if (!is_hopper()) {
+    WARN("skipped: the kernel is for compute capability 9.0");
+    return;
+  }
+  constexpr std::int64_t kTokens = 8448;
+  const Mlp exact = make_mlp(kTokens, 256, at::kDouble);
+  const auto expected = gradients_of(exact, Rebuild::nothing);
+  std::vector<std::int64_t> kept;  // bytes from forward to backward
+  for (const Rebuild rebuild : {Rebuild::nothing, Rebuild::output}) {
+    const Mlp half = make_mlp(kTokens, 256, at::kBFloat16);
+    REQUIRE(kernels::cuda::rebuilds_gelu(half.x[0], half.up));
+    static_cast<void>(gradients_of(half, rebuild));  // chooses kernels, which takes workspaces
+    for (const at::Tensor& leaf : {half.x, half.up, half.up_bias, half.down, half.down_bias}) {
+      leaf.mutable_grad() = at::Tensor();
+    }
+    const std::int64_t before = bytes_in_use();
+    at::Tensor y = linear(linear(half.x, half.up, half.up_bias, ActivationKind::gelu_tanh, rebuild),
+                          half.down,
+                          half.down_bias);
+    kept.push_back(bytes_in_use() - before);
+    y = at::Tensor();
+    const auto found = gradients_of(half, rebuild);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      INFO("rebuild " << static_cast<int>(rebuild) << ", result " << i);
+      REQUIRE(scaled_distance(expected[i].detach(), found[i]) < 4 * step_of(at::kBFloat16));
+    }
+  }
+  REQUIRE(kept[0] - kept[1] == kTokens * 1024 * 2);
 }
 
 TEST_CASE("GPU: a second reader of a fused activation is an error", "[cuda][linear]") {

@@ -38,12 +38,16 @@ struct LinearActFunction : Function<LinearActFunction> {
     set_rebuild(ctx, rebuild);
     const at::Tensor x_mi = rows_of(x);
     const bool fused = kernels::cuda::fuses_gelu(x_mi, weight, kind);
+    // The product that goes back through gelu then makes its result again, too.
+    const bool lends_result =
+        fused && rebuild == Rebuild::output && kernels::cuda::rebuilds_gelu(x_mi, weight);
     ctx->saved_data["kind"] = static_cast<std::int64_t>(kind);
     ctx->saved_data["fused"] = fused;
+    ctx->saved_data["lends_result"] = lends_result;
     kernels::cuda::LinearGelu result;
     if (!fused) {
       result = apart(x_mi, weight, bias, kind);
-    } else if (rebuild == Rebuild::nothing) {
+    } else if (rebuild == Rebuild::nothing || lends_result) {
       result = kernels::cuda::linear_gelu(x_mi, weight, bias);
     } else {  // by the kernels of rebuild(), whose bits must be these
       result.pre_mf = product(bias, x_mi, weight.t());
@@ -55,6 +59,9 @@ struct LinearActFunction : Function<LinearActFunction> {
   }
 
   static at::Tensor rebuild(AutogradContext* ctx) {
+    if (const auto lent = ctx->saved_data.find("result"); lent != ctx->saved_data.end()) {
+      return lent->second.toTensor();
+    }
     const variable_list saved = ctx->get_saved_variables();
     return kernels::bias_act_forward(
         before_activation(ctx, saved), bias_of(ctx, saved), kind_of(ctx));
@@ -65,6 +72,7 @@ struct LinearActFunction : Function<LinearActFunction> {
     const at::Tensor& weight = saved[1];
     const kernels::BiasActGrad pre = pre_gradient(ctx, saved, rows_of(grads[0]));
     ctx->saved_data.erase("pre");
+    ctx->saved_data.erase("result");
     at::Tensor x_grad;
     if (ctx->needs_input_grad(0)) {
       x_grad = product(pre.pre_mf, weight).view(with_last(grads[0], weight.size(1)));
@@ -82,11 +90,20 @@ struct LinearActFunction : Function<LinearActFunction> {
   }
 
   /// What that user does in its backward; the result is its gradient of x and goes to this node.
+  /// The activation's result, if it is made again here, takes the place of what it is made of.
   static at::Tensor lend_pre_gradient(AutogradContext* ctx,
                                       const at::Tensor& g_mo,
                                       const at::Tensor& weight_of) {
-    const kernels::BiasActGrad grad = kernels::cuda::linear_gelu_backward(
-        g_mo, weight_of, before_activation(ctx, ctx->get_saved_variables()));
+    const bool lends_result = ctx->saved_data.at("lends_result").toBool();
+    at::Tensor result;
+    const kernels::BiasActGrad grad =
+        kernels::cuda::linear_gelu_backward(g_mo,
+                                            weight_of,
+                                            before_activation(ctx, ctx->get_saved_variables()),
+                                            lends_result ? &result : nullptr);
+    if (lends_result) {
+      ctx->saved_data["result"] = result;
+    }
     ctx->saved_data["lent"] = grad.pre_mf;
     ctx->saved_data["lent_bias"] = grad.bias_f;
     return grad.pre_mf;

@@ -5,26 +5,22 @@
 #include "nn/kernels/cuda/gelu_gradient_launch.hpp"
 #include "nn/kernels/cuda/glue.hpp"
 #include "nn/kernels/cuda/gradient_target.hpp"
+#include "nn/kernels/cuda/plain.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 namespace colossal::kernels::cuda {
 
-namespace {
-
-/// Rows of whole packs of 16 bytes without gaps, in bf16.
-bool is_plain(const at::Tensor& x) {
-  constexpr std::int64_t kPackElements = 8;
-  return x.scalar_type() == at::kBFloat16 && x.is_contiguous() && x.size(1) % kPackElements == 0 &&
-         reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
+bool takes_gelu_gradient(const at::Tensor& x_mi, const at::Tensor& weight_fi) {
+  return is_plain(x_mi) && is_plain(weight_fi) &&
+         takes_gelu_gradient(x_mi.get_device(), x_mi.size(0), x_mi.size(1), weight_fi.size(0));
 }
-
-}  // namespace
 
 BiasActGrad gelu_gradient(const at::Tensor& g_mo,
                           const at::Tensor& weight_of,
-                          const at::Tensor& pre_mf) {
+                          const at::Tensor& pre_mf,
+                          bool activates) {
   const std::int64_t rows = pre_mf.size(0);
   const std::int64_t features = pre_mf.size(1);
   const std::int64_t in = g_mo.size(1);
@@ -39,12 +35,13 @@ BiasActGrad gelu_gradient(const at::Tensor& g_mo,
   const cudaStream_t stream = stream_of(pre_mf);
   const cudaError_t status = launch_gelu_gradient({.g_mo = g_mo.const_data_ptr(),
                                                    .weight_of = weight_of.const_data_ptr(),
-                                                   .pre_mf = pre_mf.const_data_ptr(),
+                                                   .pre_mf = pre_mf.mutable_data_ptr(),
                                                    .out_mf = result.pre_mf.mutable_data_ptr(),
                                                    .partial_pf = partial.mutable_data_ptr<float>(),
                                                    .rows = rows,
                                                    .in = in,
-                                                   .features = features},
+                                                   .features = features,
+                                                   .activates = activates},
                                                   stream);
   if (status == cudaErrorNotSupported) {
     return {};

@@ -158,7 +158,7 @@ __device__ inline std::uint64_t tile_at(std::uint32_t address, std::uint32_t apa
          ((address & 0x3FFFFU) >> 4U);
 }
 
-inline constexpr int kSums = 128;  ///< of a thread of a 64 x 256 product
+inline constexpr int kSums = 64;  ///< of a thread of a 64 x 128 product
 
 /// Keeps the compiler from moving what it does with the sums into or out of a product under way.
 __device__ inline void pin(float (&sums)[kSums]) {
@@ -180,28 +180,29 @@ __device__ inline void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLast) : "memory");
 }
 
+/// Which index the rows of an operand in shared memory are.
+enum class RowsOf { result, sum };
+
 // clang-format off
 #define COLOSSAL_SUMS_8(i)                                                            \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
 #define COLOSSAL_SUMS_32(i) \
   COLOSSAL_SUMS_8(i), COLOSSAL_SUMS_8(i + 8), COLOSSAL_SUMS_8(i + 16), COLOSSAL_SUMS_8(i + 24)
-/// d = a b, or d += a b if `adds`: 64 rows of a and 16 columns, 16 rows of b and 256 columns, bf16.
+/// d = a b, or d += a b if `adds`: 64 rows of a and 16 columns, 16 rows of b and 128 columns, bf16.
+/// Rows of a are those of the result.
+template <RowsOf kRowsOfB>
 __device__ inline void multiply(float (&d)[kSums], std::uint64_t a, std::uint64_t b, bool adds) {
   asm volatile(
-      "{\n.reg .pred adds;\nsetp.ne.b32 adds, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+      "{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "
-      "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, "
-      "%124, %125, %126, %127}, %128, %129, adds, 1, 1, 0, 1;\n}"
-      : COLOSSAL_SUMS_32(0), COLOSSAL_SUMS_32(32), COLOSSAL_SUMS_32(64), COLOSSAL_SUMS_32(96)
-      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+      "}, %64, %65, adds, 1, 1, 0, %67;\n}"
+      : COLOSSAL_SUMS_32(0), COLOSSAL_SUMS_32(32)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)), "n"(kRowsOfB == RowsOf::sum ? 1 : 0));
 }
 #undef COLOSSAL_SUMS_32
 #undef COLOSSAL_SUMS_8

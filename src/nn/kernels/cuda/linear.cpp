@@ -4,6 +4,7 @@
 #include "nn/gradient.hpp"
 #include "nn/kernels/cuda/activation.hpp"
 #include "nn/kernels/cuda/gelu_gradient.hpp"
+#include "nn/kernels/cuda/gelu_product.hpp"
 #include "nn/kernels/cuda/matmul.hpp"
 
 #include <ATen/ops/add.h>
@@ -45,7 +46,10 @@ bool fuses_gelu(const at::Tensor& x_mi, const at::Tensor& weight_fi, ActivationK
 LinearGelu linear_gelu(const at::Tensor& x_mi,
                        const at::Tensor& weight_fi,
                        const at::Tensor& bias_f) {
-  LinearGelu result;
+  LinearGelu result = gelu_product(x_mi, weight_fi, bias_f);
+  if (result.y_mf.defined()) {
+    return result;
+  }
   result.pre_mf = at::empty({x_mi.size(0), weight_fi.size(0)}, x_mi.options());
   result.y_mf = matmul(x_mi,
                        weight_fi.t(),
@@ -58,11 +62,23 @@ LinearGelu linear_gelu(const at::Tensor& x_mi,
   return result;
 }
 
+bool rebuilds_gelu(const at::Tensor& x_mi, const at::Tensor& weight_fi) {
+  return takes_gelu_gradient(x_mi, weight_fi);
+}
+
 BiasActGrad linear_gelu_backward(const at::Tensor& g_mo,
                                  const at::Tensor& weight_of,
-                                 const at::Tensor& pre_mf) {
-  if (BiasActGrad grad = gelu_gradient(g_mo, weight_of, pre_mf); grad.pre_mf.defined()) {
+                                 const at::Tensor& pre_mf,
+                                 at::Tensor* y_mf) {
+  if (BiasActGrad grad = gelu_gradient(g_mo, weight_of, pre_mf, y_mf != nullptr);
+      grad.pre_mf.defined()) {
+    if (y_mf != nullptr) {
+      *y_mf = pre_mf;
+    }
     return grad;
+  }
+  if (y_mf != nullptr) {
+    *y_mf = bias_act_forward(pre_mf, {}, ActivationKind::gelu_tanh);
   }
   if (are_packed({g_mo, weight_of, pre_mf})) {
     const at::Tensor grad_mf = matmul(g_mo,

@@ -23,12 +23,18 @@ struct LinearGelu {
                                      const at::Tensor& weight_fi,
                                      const at::Tensor& bias_f);
 
+/// Whether linear_gelu_backward() gives y_mf again without a pass over pre_mf, where the layer that
+/// reads y_mf is as wide as x.
+[[nodiscard]] bool rebuilds_gelu(const at::Tensor& x_mi, const at::Tensor& weight_fi);
+
 /// The gradient of linear_gelu's pre_mf in one kernel with the product before it: g W times the
 /// slope of gelu_tanh at pre_mf; its sums over rows where they cost no pass, else undefined. W [o,
-/// f] is that of the layer that read y_mf, g_mo the gradient of its result.
+/// f] is that of the layer that read y_mf, g_mo the gradient of its result. If y_mf is given, it
+/// becomes gelu_tanh(pre_mf), which may take the memory of pre_mf: nobody may read that after.
 [[nodiscard]] BiasActGrad linear_gelu_backward(const at::Tensor& g_mo,
                                                const at::Tensor& weight_of,
-                                               const at::Tensor& pre_mf);
+                                               const at::Tensor& pre_mf,
+                                               at::Tensor* y_mf = nullptr);
 
 /// a b; sums in fp32 for 16 bits.
 [[nodiscard]] at::Tensor product(const at::Tensor& a_mk, const at::Tensor& b_kn);

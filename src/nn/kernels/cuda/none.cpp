@@ -128,9 +128,13 @@ LinearGelu linear_gelu(const at::Tensor& /*x_mi*/,
                        const at::Tensor& /*bias_f*/) {
   missing("linear_gelu");
 }
+bool rebuilds_gelu(const at::Tensor& /*x_mi*/, const at::Tensor& /*weight_fi*/) {
+  return false;
+}
 BiasActGrad linear_gelu_backward(const at::Tensor& /*g_mo*/,
                                  const at::Tensor& /*weight_of*/,
-                                 const at::Tensor& /*pre_mf*/) {
+                                 const at::Tensor& /*pre_mf*/,
+                                 at::Tensor* /*y_mf*/) {
   missing("linear_gelu_backward");
 }
 at::Tensor product(const at::Tensor& /*a_mk*/, const at::Tensor& /*b_kn*/) {
