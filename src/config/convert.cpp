@@ -43,28 +43,24 @@ bool in_range(double value, const Range& range) {
 }
 
 /// Says what makes a value text, and shows it.
-void report_quotes(const Node& node,
-                   const Target& target,
-                   std::string_view id,
-                   std::string_view fix) {
+void report_quotes(const Node& node, const Target& target, const Problem& problem) {
   const std::string text = flow_text(node);
   const std::string lines = text.substr(0, text.find_last_not_of('?') + 1);
   const std::string written = quoted_yaml(text);
-  const std::string otherwise = fix.empty() ? "remove the quotes" : std::string(fix);
   Diagnostic& error = target.report.error(
-      id,
+      problem.id,
       target.path,
       node.origin,
       node.block ? fmt::format("{}: '{}' is text, as a block after | or >", target.path, lines)
                  : fmt::format("{}: {} is text, because of its quotes", target.path, written));
   error.value = node.block ? lines : written;
-  error.fix = node.block ? "write the value behind its key, on the same line" : otherwise;
+  error.fix = node.block ? "write the value behind its key, on the same line" : problem.fix;
 }
 
 /// A number in quotes would pass here and fail in every editor that uses the schema.
 bool refuse_quotes(const Node& node, const Target& target) {
   if (node.quoted) {
-    report_quotes(node, target, "quoted-number", "");
+    report_quotes(node, target, Problem{"quoted-number", "", "remove the quotes"});
   }
   return node.quoted;
 }
@@ -129,7 +125,7 @@ void read(const Node& node, const Target& target, bool& value) {
     return;
   }
   if (node.quoted) {
-    report_quotes(node, target, "bad-bool", "write true or false without quotes");
+    report_quotes(node, target, Problem{"bad-bool", "", "write true or false without quotes"});
     return;
   }
   store(node, target, parse_bool(node.text), value);

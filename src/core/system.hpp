@@ -50,6 +50,7 @@ struct KeptFiles {
   static constexpr const char* kVariable = "COLOSSAL_KEPT_FILES";
   std::string value;
 };
+/// What read_file() has kept so far, for child processes.
 [[nodiscard]] KeptFiles kept_files();
 
 /// Whether a name stands for an open descriptor (/dev/stdin, /dev/fd/63), not for a place on disk:

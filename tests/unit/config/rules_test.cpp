@@ -281,60 +281,6 @@ TEST_CASE("a budget that is not whole is said, with the steps", "[config]") {
   CHECK(note.message == "9 samples are rounded up to 3 steps of 4");
 }
 
-TEST_CASE("numbers of things are said in the right number", "[config]") {
-  const auto message = [](std::vector<std::string> sets, std::int64_t world) {
-    return only(kSynthetic, std::move(sets), world).message;
-  };
-  CHECK(message({"train.steps=null", "train.tokens=1"}, 1) ==
-        "1 token is rounded up to 1 step of 256");
-  CHECK(message({"train.steps=null", "train.samples=2"}, 1) ==
-        "2 samples are rounded up to 1 step of 4");
-  CHECK(message({"logging.ranks=[3]"}, 1) ==
-        "logging.ranks names rank 3, but the run has 1 process");
-  CHECK(message({"logging.ranks=[3]"}, 2) ==
-        "logging.ranks names rank 3, but the run has 2 processes");
-  CHECK(message({"train.steps=1", "scheduler={type: cosine, warmup_steps: 3}"}, 1) ==
-        "warmup_steps 3 exceeds the 1 step of the run");
-}
-
-TEST_CASE("a batch that does not fit and a mesh that does not are told together", "[config]") {
-  const std::vector<std::string> sets = {"parallel.data=4",
-                                         "train={steps: 4, global_batch_size: 2}"};
-  check_rows(kSynthetic, 2, {{sets, "world-size batch-mismatch"}});
-  const ConfigSandbox box;
-  const Loaded loaded = box.load(kSynthetic, options(sets, 2));
-  REQUIRE(loaded.diagnostics.size() == 2);
-  // --nproc 2, which the start had, is no way out.
-  CHECK(loaded.diagnostics[1].fix.find("nproc") == std::string::npos);
-  CHECK(loaded.diagnostics[1].fix.find("global_batch_size: 4") != std::string::npos);
-  check_rows(kSynthetic, 4, {{sets, "batch-mismatch"}});
-}
-
-TEST_CASE("what is wrong with a value's form is shown as it was written", "[config]") {
-  const Diagnostic quoted = only(kSynthetic, {"train.steps=\"4\""});
-  CHECK(quoted.id == "quoted-number");
-  CHECK(quoted.message == "train.steps: \"4\" is text, because of its quotes");
-  CHECK(quoted.value == "\"4\"");
-  CHECK(quoted.fix == "remove the quotes");
-  for (const std::string block : {"|\n    1\n", "|-\n    1\n", ">\n    1\n"}) {
-    const Diagnostic lines = only(kSynthetic + "eval:\n  every_steps: " + block, {});
-    CHECK(lines.id == "quoted-number");
-    CHECK(lines.message == "eval.every_steps: '1' is text, as a block after | or >");
-    CHECK(lines.fix == "write the value behind its key, on the same line");
-  }
-  const Diagnostic truth = only(kSynthetic + "checkpoint:\n  at_end: |\n    true\n", {});
-  CHECK(truth.id == "bad-bool");
-  CHECK(truth.message == "checkpoint.at_end: 'true' is text, as a block after | or >");
-  const Diagnostic twice = only(kSynthetic, {"eval={at_start: true, at_start: false}"});
-  CHECK(twice.id == "duplicate-key");
-  CHECK(twice.fix == "remove one of the two");
-  const Diagnostic unknown = only(kText, {"data.train=[{path: a.txt, wieght: 1}]"});
-  CHECK(unknown.id == "unknown-key");
-  CHECK(unknown.message.ends_with("did you mean `weight`?"));
-  CHECK(only(kText, {"data.train=[{path: a.txt, zzz: 1}]"}).message ==
-        "`zzz` is not a key of `data.train[0]`");
-}
-
 TEST_CASE("an evaluation needs data and settings need an evaluation", "[config]") {
   check_rows(kText,
              0,
