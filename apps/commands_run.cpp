@@ -36,9 +36,10 @@ void add_launch(CLI::App* command, LaunchFlags& launch) {
              "file:PATH");
 }
 
-/// What --allow accepts: data.fingerprint, and the keys of which the registry says so.
+/// What --allow accepts: data.fingerprint, what an epoch may not change inside, and the keys of
+/// which the registry says so.
 std::vector<std::string> allowable_keys() {
-  std::vector<std::string> keys = {"data.fingerprint"};
+  std::vector<std::string> keys = {"data.fingerprint", "data.shuffle", "run.seed"};
   for (const detail::KeyDoc& doc : detail::key_docs()) {
     if (!doc.section && doc.resume == ResumeClass::allow) {
       keys.push_back(doc.path);

@@ -6,6 +6,9 @@
 #include "train/commands.hpp"
 #include "train/startup.hpp"
 
+#include <string>
+#include <vector>
+
 namespace colossal {
 namespace {
 
@@ -24,5 +27,9 @@ void define(CommandLine& line) {
 }  // namespace colossal
 
 int main(int argc, char** argv) {
-  return colossal::run_program(argc, argv, colossal::define, colossal::print_error);
+  const std::vector<std::string> arguments(argv, argv + argc);
+  return colossal::run_program(
+      argc, argv, colossal::define, [&](const colossal::Error& error, bool json) {
+        colossal::print_error(error, json, arguments);
+      });
 }

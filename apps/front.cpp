@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 namespace colossal {
@@ -60,8 +61,22 @@ void shorten_spinning() {
   }
 }
 
+/// Relative names and LibTorch's own libraries need a working directory, and those that miss it say
+/// so in their own ways.
+void check_working_directory() {
+  std::error_code error;
+  static_cast<void>(std::filesystem::current_path(error));
+  check(!error,
+        ErrorKind::environment,
+        "no-working-directory",
+        "the working directory cannot be used: {}; it was perhaps removed, and made anew, after "
+        "this shell entered it\n  fix   change to a folder that exists: cd /",
+        error.message());
+}
+
 /// Becomes the engine, which lies beside this program; same arguments, same process.
 [[noreturn]] void become_engine(char** argv) {
+  check_working_directory();
   shorten_spinning();
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::filesystem::path engine = self.parent_path() / kEngineName;

@@ -82,7 +82,7 @@ void add_common(CommandLine& line) {
 int run_program(int argc,
                 char** argv,
                 const std::function<void(CommandLine&)>& define,
-                void (*print)(const Error&, bool)) noexcept {
+                const std::function<void(const Error&, bool)>& print) noexcept {
   fill_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);    // a file beyond `ulimit -f` is an error like a full disk
   std::optional<CommandLine> line;  // outlives an error: it says in which form people want it

@@ -17,6 +17,6 @@ void add_common(CommandLine& line);
 [[nodiscard]] int run_program(int argc,
                               char** argv,
                               const std::function<void(CommandLine&)>& define,
-                              void (*print)(const Error&, bool)) noexcept;
+                              const std::function<void(const Error&, bool)>& print) noexcept;
 
 }  // namespace colossal

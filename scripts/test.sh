@@ -141,7 +141,7 @@ sanitizer_build() {
 
 sanitizers() {
   step "sanitizer build" sanitizer_build || return 0
-  run_tests sanitize -R "^unit\.($(IFS='|' && echo "${sanitized[*]}"))$" -j "$(nproc)"
+  run_tests sanitize -R "^unit\.($(IFS='|' && echo "${sanitized[*]}"))(\.|$)" -j "$(nproc)"
 }
 
 # What GPUs run compiles and links wherever nvcc is; objects without CUDA come from the compiler cache. It runs where a GPU is.
@@ -191,7 +191,7 @@ quick() {
   [ ${#names[@]} = 0 ] && { echo "no folder with unit tests has changed"; return; }
   heading "build and test: ${names[*]}"
   [ ${#targets[@]} = 0 ] || step "build" build cpu "${targets[@]}" || return
-  run_tests cpu -R "^unit\.($(IFS='|' && echo "${names[*]}"))$" -j "$(nproc)"
+  run_tests cpu -R "^unit\.($(IFS='|' && echo "${names[*]}"))(\.|$)" -j "$(nproc)"
 }
 
 everything() {

@@ -52,11 +52,15 @@ config_of() {
 # is_rank: has a launcher started this script, as one of its processes?
 is_rank() { [ -n "${RANK-}${OMPI_COMM_WORLD_SIZE-}${PMI_SIZE-}${SLURM_STEP_ID-}" ]; }
 
+# line_of NAME CONFIG: the rest of CONFIG's first line `# NAME: `, also of a file that another system's editor has written
+# (a byte order mark, CR LF).
+line_of() { LC_ALL=C sed -n -e $'1s/^\xEF\xBB\xBF//' -e 's/\r$//' -e "s/^# $1: *//p" "$2" | head -n 1; }
+
 # prepare_data CONFIG: runs the script named by the config's `# prepare:` line, which decides itself if there is work.
 prepare_data() {
   local script
   [ -r "$1" ] || return 0 # also without CONFIG: colossal-train reports it
-  script=$(sed -n 's/^# prepare: *//p' "$1" | head -n 1)
+  script=$(line_of prepare "$1")
   [ -n "$script" ] || return 0
   if ! [[ $script =~ ^scripts/data/[a-z0-9_]+\.sh$ && -f $colossal_root/$script ]]; then
     die 3 "$1: '# prepare: $script' must name a script of scripts/data/, as in '# prepare: scripts/data/kjv.sh'"
@@ -65,7 +69,7 @@ prepare_data() {
 }
 
 # prompt_of CONFIG: the text of its line `# sample: TEXT`, if it has one.
-prompt_of() { [ ! -r "$1" ] || sed -n 's/^# sample: *//p' "$1" | head -n 1; }
+prompt_of() { [ ! -r "$1" ] || line_of sample "$1"; }
 
 # run_stoppable COMMAND...: runs it, hands it the signals that this script gets (once, and not ignored as background
 # jobs otherwise have them), and returns its exit code.

@@ -63,6 +63,7 @@ class Ours:
         self.log = open(folder.parent / "ours.log", "w+", encoding="utf-8")  # pylint: disable=consider-using-with
         self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log)
         self.records = []
+        self.unread = 0  # where the records that are not read yet begin in the file
         self.wait_for(BLOCK)  # warm-up
         self.signal(signal.SIGSTOP)
 
@@ -79,9 +80,18 @@ class Ours:
                 self.log.seek(0)
                 sys.exit(f"error: {' '.join(self.command)} gives no more steps (exit {self.process.poll()}):\n{self.log.read()[-2000:]}")
             time.sleep(0.05)
-            if self.metrics.exists():
-                lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
-                self.records = [record for record in map(json.loads, lines) if record["kind"] == "train"]
+            self.read_records()
+
+    def read_records(self):
+        """Reads what was written since the last time: this script must not take the time of what it measures."""
+        if not self.metrics.exists():
+            return
+        with self.metrics.open("rb") as file:
+            file.seek(self.unread)
+            written = file.read()
+        whole = written[:written.rfind(b"\n") + 1]
+        self.unread += len(whole)
+        self.records += [record for record in map(json.loads, whole.splitlines()) if record["kind"] == "train"]
 
     def block(self):
         """(seconds, losses) of the next block."""

@@ -48,11 +48,14 @@ function(colossal_cuda_sources folder)
   target_link_libraries(colossal_${folder} PUBLIC torch::cuda)
 endfunction()
 
-# colossal_test(<name> KIND unit|ranks|golden|e2e|cuda SOURCES ... [DEPENDS folder ...] [LIBS target ...])
-# One test program and one CTest entry, labelled with KIND. The program also gets tests/support on its include path,
+# colossal_test(<name> KIND unit|ranks|golden|e2e|cuda SOURCES ... [DEPENDS folder ...] [LIBS target ...] [APART tag ...]
+#               [COST seconds])
+# One test program and one CTest entry, labelled with KIND. The cases of each tag of APART are an entry of their own, which
+# may run beside the others; entries of a high COST start first, so that none is left to run alone at the end.
+# The program also gets tests/support on its include path,
 # COLOSSAL_BINARY (the path of colossal-train), COLOSSAL_SOURCE_DIR and COLOSSAL_TEST_DATA (the test's own folder).
 function(colossal_test name)
-  cmake_parse_arguments(ARG "" "KIND;TIMEOUT" "SOURCES;DEPENDS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "COST;KIND;TIMEOUT" "APART;SOURCES;DEPENDS;LIBS" ${ARGN})
   set(target ${ARG_KIND}_${name}_test)
   add_executable(${target} ${ARG_SOURCES})
   target_compile_options(${target} PRIVATE ${COLOSSAL_WARNINGS})
@@ -75,17 +78,28 @@ function(colossal_test name)
     set(ARG_TIMEOUT 300)
   endif()
   # Limits of time mean nothing where every access is checked.
-  add_test(NAME ${ARG_KIND}.${name} COMMAND ${target} $<$<BOOL:${COLOSSAL_SANITIZE}>:~[speed]~[.]>)
-  set_tests_properties(${ARG_KIND}.${name} PROPERTIES LABELS ${ARG_KIND} TIMEOUT ${ARG_TIMEOUT})
+  set(unlimited $<$<BOOL:${COLOSSAL_SANITIZE}>:~[speed]~[.]>)
+  set(entries ${ARG_KIND}.${name})
+  set(rest "")
+  foreach(tag ${ARG_APART})
+    list(APPEND entries ${ARG_KIND}.${name}.${tag})
+    add_test(NAME ${ARG_KIND}.${name}.${tag} COMMAND ${target} [${tag}]${unlimited})
+    string(APPEND rest "~[${tag}]~[.]") # a filter that only takes out would let hidden cases in
+  endforeach()
+  add_test(NAME ${ARG_KIND}.${name} COMMAND ${target} ${rest}${unlimited})
+  set_tests_properties(${entries} PROPERTIES LABELS ${ARG_KIND} TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_COST)
+    set_tests_properties(${entries} PROPERTIES COST ${ARG_COST})
+  endif()
   if(ARG_KIND STREQUAL "cuda")
-    set_tests_properties(${ARG_KIND}.${name} PROPERTIES RESOURCE_LOCK gpu)
+    set_tests_properties(${entries} PROPERTIES RESOURCE_LOCK gpu)
   endif()
   if(ARG_KIND STREQUAL "ranks" OR ARG_KIND STREQUAL "e2e")
-    set_tests_properties(${ARG_KIND}.${name} PROPERTIES PROCESSORS 2)
+    set_tests_properties(${entries} PROPERTIES PROCESSORS 2)
   else()
     # Tiny tensors on shared cores: waiting for a second thread costs more than the work (11 s instead of 1 s).
     set_tests_properties(
-      ${ARG_KIND}.${name} PROPERTIES ENVIRONMENT
+      ${entries} PROPERTIES ENVIRONMENT
       "OMP_NUM_THREADS=1;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/scripts/cmake/leaks.supp:print_suppressions=0")
   endif()
 endfunction()

@@ -151,7 +151,8 @@ struct CheckpointInfo {
   std::filesystem::path path;
   std::int64_t step = 0;
   bool complete = false;
-  std::string problem;  ///< why it is not complete
+  std::string problem = {};  ///< why it is not complete
+  bool unreadable = false;   ///< nobody could look: it may be whole
 };
 
 /// All step-* folders under `root`, by step number, oldest first; none if `root` does not exist.
@@ -169,7 +170,8 @@ struct CheckpointChoice {
 
 /// Sorts the checkpoints under `root`; both lists are empty if there are none. Errors: checkpoint
 /// "checkpoint-damaged" if there are only damaged ones, each listed with its reason; `advice` is
-/// what the user can do then; and those of list_checkpoints().
+/// what the user can do then; "checkpoint-unreadable" if the newest one that is not damaged cannot
+/// be read now; and those of list_checkpoints().
 [[nodiscard]] CheckpointChoice choose_checkpoints(
     const std::filesystem::path& root, std::string_view advice = "restore one of them from a copy");
 

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kUnreadable = "checkpoint-unreadable";
 
 /// Paths in a folder; none if it does not exist. A folder that cannot be read is not an empty one:
 /// a run would start anew beside its own checkpoints.
@@ -33,7 +34,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   }
   check(!error || error == std::errc::no_such_file_or_directory,
         ErrorKind::checkpoint,
-        "checkpoint-unreadable",
+        kUnreadable,
         "cannot read the folder of checkpoints {}: {}\n  fix   make it a folder that this user may "
         "read, or name another one",
         folder.string(),
@@ -41,15 +42,18 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return paths;
 }
 
-/// Why a checkpoint cannot be loaded; empty if it can. Damage is what the caller asks for here, so
-/// it is not passed on.
-std::string problem_of(const fs::path& checkpoint) {
+/// A checkpoint with why it cannot be loaded, if so: that is what the caller asks for here, so no
+/// error is passed on.
+CheckpointInfo examine(const fs::path& checkpoint, std::int64_t step) {
+  CheckpointInfo info{checkpoint, step, true, ""};
   try {
     detail::check_files(checkpoint, detail::read_manifest(checkpoint));
-    return "";
   } catch (const Error& error) {
-    return error.what();
+    info.complete = false;
+    info.unreadable = error.id() == kUnreadable;
+    info.problem = error.what();
   }
+  return info;
 }
 
 bool is_leftover(const std::string& name) {
@@ -150,6 +154,8 @@ CheckpointChoice choose_checkpoints(const fs::path& root, std::string_view advic
     if (info.complete) {
       choice.candidates.push_back(info);
     } else if (choice.candidates.empty()) {
+      // Passing it over would train its steps again and save over it.
+      check(!info.unreadable, ErrorKind::checkpoint, kUnreadable, "{}", info.problem);
       choice.damaged.push_back(info);
     }
   }
@@ -175,11 +181,12 @@ fs::path find_checkpoint(const fs::path& given) {
   const fs::file_status inner = fs::status(path / "checkpoints", told_below);
   const fs::path root = inner.type() == fs::file_type::not_found ? path : path / "checkpoints";
   const CheckpointChoice choice = choose_checkpoints(root);
-  check(!choice.candidates.empty(),
-        ErrorKind::checkpoint,
-        "checkpoint-none",
-        "no checkpoint in {}: name a run directory or one of its checkpoints/step-* folders",
-        root.string());
+  check(
+      !choice.candidates.empty(),
+      ErrorKind::checkpoint,
+      "checkpoint-none",
+      "no checkpoint in {}\n  fix   name a run directory or one of its checkpoints/step-* folders",
+      root.string());
   const fs::path& newest = choice.candidates.front().path;
   check(choice.damaged.empty(),
         ErrorKind::checkpoint,
@@ -195,8 +202,7 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& root) {
   std::vector<CheckpointInfo> found;
   for (const fs::path& path : entries(root)) {
     if (const std::optional<std::int64_t> step = detail::step_of(path.filename().string())) {
-      std::string problem = problem_of(path);
-      found.push_back({path, *step, problem.empty(), std::move(problem)});
+      found.push_back(examine(path, *step));
     }
   }
   std::ranges::sort(found, {}, &CheckpointInfo::step);

@@ -78,7 +78,8 @@ void require(bool ok,
         path.string());
   fail(ErrorKind::data,
        "data-unreadable",
-       "'{}' cannot be read: {}",
+       "'{}' cannot be read: {}\n  fix   give this user the right to read it, on a disk that is "
+       "sound",
        path.string(),
        std::generic_category().message(error));
 }

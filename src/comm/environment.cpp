@@ -58,9 +58,9 @@ int number_of(const char* name) {
 LaunchOptions single_launch() {
   LaunchOptions options;
   if (!detail::in_slurm_step() && number_of("SLURM_NTASKS") > 1) {
-    options.warning =
-        fmt::format("[slurm-no-srun] running 1 process of a {}-task allocation; start with srun",
-                    number_of("SLURM_NTASKS"));
+    options.warning = fmt::format(
+        "[slurm-no-srun] running 1 process of an allocation of {} tasks; start with srun",
+        number_of("SLURM_NTASKS"));
   }
   return options;
 }
@@ -121,7 +121,7 @@ void find_rank_0(LaunchOptions& options, const LaunchFlags& flags) {
   if (!one_machine && variable("MASTER_PORT")) {
     options.port = static_cast<int>(reader.number("MASTER_PORT", 1, kLargestPort));
   }
-  reader.finish("");
+  reader.finish("set what is missing, or choose another launcher with --launch");
   options.address = flags.master_addr.empty() ? options.address : flags.master_addr;
   options.port = flags.master_port == 0 ? options.port : flags.master_port;
   check(

@@ -32,6 +32,8 @@ using detail::ChildExit;
 constexpr int kPeerFailed = static_cast<int>(ErrorKind::comm);
 /// Ranks get this long to end after SIGTERM, then SIGKILL.
 constexpr std::chrono::seconds kTermination{10};
+/// All ranks have ended this long after the first failure (architecture: within ten seconds).
+constexpr std::chrono::seconds kFailureEnd{8};
 /// Ranks hear of a failure with their next heartbeat, of 2 s, and write down why they leave, which
 /// SIGTERM would cut short. A rank that only noticed may also be seen before the culprit.
 constexpr std::chrono::seconds kNotice{3};
@@ -199,6 +201,7 @@ class Supervisor {
     if (!culprit_ || (culprit_->code == kPeerFailed && !noticed)) {
       culprit_ = exit;
       stop_at_ = std::min(stop_at_, Clock::now() + kNotice);
+      end_at_ = std::min(end_at_, Clock::now() + kFailureEnd);
     }
     if (!noticed) {
       detail::report_failure(job_.store(), failure_of(exit, output_.last_error(exit.rank)));
@@ -221,10 +224,13 @@ class Supervisor {
   void stop_if_due() {
     const auto now = Clock::now();
     if (!kill_at_ && culprit_ && now >= stop_at_ && job_.num_running() > 0) {
+      // Those that are still connecting look for it there; nothing changes if it is known.
+      detail::report_failure(job_.store(),
+                             failure_of(*culprit_, output_.last_error(culprit_->rank)));
       job_.signal_all(SIGTERM);
-      kill_at_ = now + kTermination;
+      kill_at_ = end_at_;
     }
-    if (kill_at_ && now >= *kill_at_) {
+    if (now >= std::min(kill_at_.value_or(end_at_), end_at_)) {
       job_.signal_all(SIGKILL);
     }
   }
@@ -266,6 +272,7 @@ class Supervisor {
   detail::LocalJob job_;
   std::optional<ChildExit> culprit_;
   Clock::time_point stop_at_ = Clock::time_point::max();
+  Clock::time_point end_at_ = Clock::time_point::max();
   std::optional<Clock::time_point> kill_at_;
   std::optional<int> stop_signal_;  ///< the last one
   int num_urgent_ = 0;

@@ -150,17 +150,18 @@ std::unique_ptr<World> World::connect(const LaunchOptions& launch,
       return known->device_failure(connection);  // the session outlives its watchdog
     };
   }
+  std::unique_ptr<detail::Store> watched =
+      detail::Store::join(session->store->endpoint(), timeouts.init);
+  watched->wait_without_end();
   session->watchdog = std::make_unique<detail::Watchdog>(
-      detail::Store::join(session->store->endpoint(), timeouts.init),
-      watch,
-      session->progress,
-      *session->notice);
+      std::move(watched), watch, session->progress, *session->notice);
   impl->session = std::move(session);
   std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
   for (int rank = 0; rank < launch.world_size; ++rank) {
     everyone[static_cast<std::size_t>(rank)] = rank;
   }
   impl->all = impl->connect_group("world", everyone);
+  impl->session->store->wait_without_end();
   return std::unique_ptr<World>(new World(std::move(impl)));
 }
 

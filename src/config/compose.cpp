@@ -127,20 +127,21 @@ std::optional<std::string> Composer::read(const std::filesystem::path& file,
     }
   }
   std::error_code error;
+  std::optional<std::string> text = read_file(file, error);  // may be kept, and gone from its place
+  if (text) {
+    return text;
+  }
   const auto status = std::filesystem::status(file, error);
   if (!std::filesystem::exists(status)) {
     report_.error("file-not-found", "", where, fmt::format("{} does not exist", file.string()))
         .fix = missing_fix(file, from);
     return std::nullopt;
   }
-  std::optional<std::string> text = read_file(file, error);
-  if (!text) {
-    const bool folder = std::filesystem::is_directory(status);
-    const char* what = folder ? "is a folder" : "cannot be read";
-    report_.error("file-not-readable", "", where, fmt::format("{} {}", file.string(), what)).fix =
-        folder ? folder_fix(file) : "mend its permissions, or name another YAML file";
-  }
-  return text;
+  const bool folder = std::filesystem::is_directory(status);
+  const char* what = folder ? "is a folder" : "cannot be read";
+  report_.error("file-not-readable", "", where, fmt::format("{} {}", file.string(), what)).fix =
+      folder ? folder_fix(file) : "mend its permissions, or name another YAML file";
+  return std::nullopt;
 }
 
 /// The tree of one file's text with its `extends` resolved.
@@ -149,7 +150,7 @@ std::optional<Node> Composer::parse(std::string_view text,
                                     const Origin& base) {
   std::optional<Node> root = parse_yaml(text, base, file.extension() == ".json", report_);
   if (root) {
-    resolve(*root, file.parent_path());
+    resolve(*root, folder_of(file));
     stamp(*root, next_layer());
   }
   return root;

@@ -3,6 +3,7 @@
 
 #include "config/flatten.hpp"
 #include "config/suggest.hpp"
+#include "core/system.hpp"
 
 #include <fmt/format.h>
 
@@ -41,13 +42,25 @@ bool in_range(double value, const Range& range) {
          (range.max_open ? value < range.max : value <= range.max);
 }
 
+/// Says what makes a value text, and shows it.
+void report_quotes(const Node& node, const Target& target, const Problem& problem) {
+  const std::string text = flow_text(node);
+  const std::string lines = text.substr(0, text.find_last_not_of('?') + 1);
+  const std::string written = quoted_yaml(text);
+  Diagnostic& error = target.report.error(
+      problem.id,
+      target.path,
+      node.origin,
+      node.block ? fmt::format("{}: '{}' is text, as a block after | or >", target.path, lines)
+                 : fmt::format("{}: {} is text, because of its quotes", target.path, written));
+  error.value = node.block ? lines : written;
+  error.fix = node.block ? "write the value behind its key, on the same line" : problem.fix;
+}
+
 /// A number in quotes would pass here and fail in every editor that uses the schema.
 bool refuse_quotes(const Node& node, const Target& target) {
   if (node.quoted) {
-    target.fail(node,
-                {"quoted-number",
-                 fmt::format("'{}' is text, because of its quotes", node.text),
-                 "remove the quotes"});
+    report_quotes(node, target, Problem{"quoted-number", "", "remove the quotes"});
   }
   return node.quoted;
 }
@@ -112,10 +125,7 @@ void read(const Node& node, const Target& target, bool& value) {
     return;
   }
   if (node.quoted) {
-    target.fail(node,
-                {"bad-bool",
-                 fmt::format("'{}' is text, because of its quotes", node.text),
-                 "write true or false without quotes"});
+    report_quotes(node, target, Problem{"bad-bool", "", "write true or false without quotes"});
     return;
   }
   store(node, target, parse_bool(node.text), value);
@@ -148,7 +158,7 @@ std::string absolute_path(const Node& node, const std::string& text) {
   }
   const bool in_file = !node.origin.file.starts_with("--");
   const std::filesystem::path base =
-      in_file ? std::filesystem::path(node.origin.file).parent_path() : std::filesystem::path();
+      in_file ? folder_of(node.origin.file) : std::filesystem::path();
   return std::filesystem::absolute(base / text).lexically_normal().string();
 }
 
@@ -218,6 +228,10 @@ void read_source_key(const Node& node, const Target& target, DataSource& value) 
                             node.key_origin,
                             fmt::format("`{}` is not a key of `{}`", node.key, target.path));
     error.value = flow_text(node);
+    const std::vector<std::string> keys = {std::string(kSourcePath), std::string(kSourceWeight)};
+    if (const auto best = nearest(node.key, keys)) {
+      error.message += fmt::format("; did you mean `{}`?", *best);
+    }
     error.fix = fmt::format("keys here: {}, {}", kSourcePath, kSourceWeight);
   }
 }
@@ -355,24 +369,6 @@ std::string hidden_text(const Node& node, const Spec& spec) {
     text += (text.empty() ? "" : ", ") + shown_text(child, spec.form);
   }
   return "[" + text + "]";
-}
-
-std::string range_text(const Range& range) {
-  const auto bound = [](double value) { return real_text(value); };
-  const bool low = range.min > -std::numeric_limits<double>::infinity();
-  const bool high = range.max < std::numeric_limits<double>::infinity();
-  if (low && high) {
-    return fmt::format("in {}{}, {}{}",
-                       range.min_open ? '(' : '[',
-                       bound(range.min),
-                       bound(range.max),
-                       range.max_open ? ')' : ']');
-  }
-  return low ? fmt::format("{} {}", range.min_open ? ">" : ">=", bound(range.min)) : "any number";
-}
-
-std::string join(std::span<const std::string_view> words) {
-  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 void convert(

@@ -20,10 +20,4 @@ void convert(
 /// YAML to write instead of a value that holds a secret; empty if `node` holds none.
 [[nodiscard]] std::string hidden_text(const Node& node, const Spec& spec);
 
-/// "in [0, 1)", ">= 1", ...
-[[nodiscard]] std::string range_text(const Range& range);
-
-/// "auto, cpu"
-[[nodiscard]] std::string join(std::span<const std::string_view> words);
-
 }  // namespace colossal::detail

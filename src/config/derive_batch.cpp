@@ -174,11 +174,12 @@ class BatchRule {
     offer("gradient_accumulation", fitting(&Batch::accumulation));
     offer("micro_batch_size", fitting(&Batch::micro));
     offer("global_batch_size", fitting_globals());
-    if (input_.world_size) {
+    if (input_.world_size && *input_.world_size == given_.data) {  // else they do not fit, either
       for (const std::int64_t processes : fitting(&Batch::data)) {
-        text += processes == given_.data
-                    ? ""
-                    : fmt::format(" | {} processes: --nproc {} or torchrun", processes, processes);
+        text += processes == given_.data ? ""
+                                         : fmt::format(" | {}: --nproc {} or torchrun",
+                                                       counted(processes, "process", "processes"),
+                                                       processes);
       }
     }
     return text;

@@ -57,7 +57,7 @@ void describe(Visitor& v, Config& c) {
 void describe(Visitor& v, RunConfig& c) {
   v.field("name", c.name, {.help = "name of the run: up to 80 of A-Z a-z 0-9 . _ -", .derived = "stem of the configuration file"});
   v.field("output_dir", c.output_dir, {.help = "folder of everything the run writes", .form = Form::path, .derived = "runs/NAME in the working directory"});
-  v.field("seed", c.seed, {.help = "base of all random numbers: initial weights, dropout, data order", .range = at_least(0), .resume = kNoted});
+  v.field("seed", c.seed, {.help = "base of all random numbers: initial weights, dropout, data order; inside an epoch a resume takes another one with --allow run.seed", .range = at_least(0), .resume = kNoted});
   v.field("deterministic", c.deterministic, {.help = "the same program, configuration and processes give the same bits; a cpu always does, and a GPU then uses only algorithms that do, and is a little slower"});
   v.field("device", c.device, {.help = "where tensors live; auto is cuda where the program can use a GPU, else cpu"});
   v.field("device_memory", c.device_memory, {.help = "bytes of tensors a process may hold on its device, more is out of memory; on a cpu it simulates a device of this size; unset: no limit", .form = Form::bytes, .range = kBytes});
@@ -104,7 +104,7 @@ void describe(Visitor& v, DataConfig& c) {
   v.field("seq_length", c.seq_length, {.help = "tokens per sample; not for an mlp, whose samples are rows of features", .form = Form::count, .range = kSize, .derived = "1 for an mlp, else required", .resume = kMustMatch});
   v.field("packing", c.packing, {.help = "concat: all documents in a row, cut every seq_length tokens; greedy: several whole documents a sample; pad: one document a sample", .variant = "text tokens", .resume = kMustMatch});
   v.field("cross_document_attention", c.cross_document_attention, {.help = "false: tokens see their own document only, and positions start anew in each", .variant = "text tokens", .resume = kMustMatch});
-  v.field("shuffle", c.shuffle, {.help = "visit training samples in an order given by seed and epoch", .resume = kNoted});
+  v.field("shuffle", c.shuffle, {.help = "visit training samples in an order given by seed and epoch; inside an epoch a resume takes another one with --allow data.shuffle", .resume = kNoted});
   v.field("last_batch", c.last_batch, {.help = "the end of an epoch that fills no global batch: drop it, pad it with samples without weight, or wrap into the next epoch", .resume = kMustMatch});
   v.field("workers", c.workers, {.help = "loader threads per process", .range = between(0, 1024)});
   v.field("prefetch", c.prefetch, {.help = "micro-batches prepared ahead", .range = between(1, 4096)});

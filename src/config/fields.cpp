@@ -1,13 +1,33 @@
 // How does a visitor keep its path, and to which words of a section does a key belong?
 #include "config/fields.hpp"
 
+#include "config/scalar.hpp"
 #include "config/tree.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace colossal::detail {
+
+std::string range_text(const Range& range) {
+  const auto bound = [](double value) { return real_text(value); };
+  const bool low = range.min > -std::numeric_limits<double>::infinity();
+  const bool high = range.max < std::numeric_limits<double>::infinity();
+  if (low && high) {
+    return fmt::format("in {}{}, {}{}",
+                       range.min_open ? '(' : '[',
+                       bound(range.min),
+                       bound(range.max),
+                       range.max_open ? ')' : ']');
+  }
+  return low ? fmt::format("{} {}", range.min_open ? ">" : ">=", bound(range.min)) : "any number";
+}
+
+std::string join(std::span<const std::string_view> words) {
+  return fmt::format("{}", fmt::join(words, ", "));
+}
 
 bool among_words(std::string_view word, std::string_view list) {
   for (std::size_t start = 0; start < list.size();) {

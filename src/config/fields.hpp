@@ -28,6 +28,10 @@ struct Range {
   bool min_open = false;
   bool max_open = false;
 };
+/// "in [0, 1)", ">= 1", ...
+[[nodiscard]] std::string range_text(const Range& range);
+/// "auto, cpu"
+[[nodiscard]] std::string join(std::span<const std::string_view> words);
 /// [min, infinity)
 constexpr Range at_least(double min) {
   return {.min = min};

@@ -27,6 +27,8 @@ void finish(Loaded& loaded, Origins& origins, const DeriveInput& input, Report& 
   derive(loaded.config, origins, input, report);
   if (!report.has_errors()) {
     check_rules({loaded.config, origins, input, report});
+  } else {  // which processes there are follows from no batch, and mending that alone would not do
+    check_mesh({loaded.config, origins, input, report});
   }
   loaded.origins.insert(origins.values().begin(), origins.values().end());
   loaded.sections.insert(origins.sections().begin(), origins.sections().end());

@@ -31,11 +31,37 @@ std::size_t count_nodes(const Node& node) {
   return total;
 }
 
+/// yaml-cpp 0.7.0 gives one byte for the escapes \_ and \N, U+00A0 and U+0085, which have two.
+std::string with_whole_escapes(const std::string& value) {
+  std::string whole;
+  for (std::size_t i = 0; i < value.size();) {
+    const std::size_t length = utf8_length(value, i);
+    if (length == 0) {
+      whole += '\xC2';
+    }
+    whole += value.substr(i, std::max<std::size_t>(length, 1));
+    i += std::max<std::size_t>(length, 1);
+  }
+  return whole;
+}
+
+/// Whether the value at a place, perhaps behind its anchor, is a block of lines.
+bool begins_block(std::string_view text, const YAML::Mark& mark) {
+  auto at = static_cast<std::size_t>(std::max(mark.pos, 0));
+  while (at < text.size() && (text[at] == '&' || text[at] == '!')) {
+    at = std::min(
+        text.find_first_not_of(" \n", std::min(text.find_first_of(" \n", at), text.size())),
+        text.size());
+  }
+  return at < text.size() && (text[at] == '|' || text[at] == '>');
+}
+
 /// Builds the tree of the first document; yaml-cpp's own nodes would hide duplicate keys and drop
 /// marks.
 class Builder : public YAML::EventHandler {
  public:
-  Builder(const Origin& base, Report& report) : base_(base), report_(report) {}
+  Builder(std::string_view text, const Origin& base, Report& report)
+      : text_(text), base_(base), report_(report) {}
 
   [[nodiscard]] Node take() { return std::move(root_); }
 
@@ -79,8 +105,9 @@ class Builder : public YAML::EventHandler {
                 const std::string& value) override {
     check_tag(mark, tag);
     Node node = make(Node::Kind::scalar, mark);
-    node.text = value;
     node.quoted = tag == "!";
+    node.block = node.quoted && begins_block(text_, mark);
+    node.text = node.quoted ? with_whole_escapes(value) : value;
     add(std::move(node), anchor);
   }
   void OnSequenceStart(const YAML::Mark& mark,
@@ -202,9 +229,11 @@ class Builder : public YAML::EventHandler {
       error.value = flow_text(value);
       error.related.push_back({key.text, flow_text(first), first.key_origin});
       const Origin& other = first.key_origin;
-      error.fix = other.line == key.origin.line
+      error.fix = other.line != key.origin.line
+                      ? fmt::format("remove one of lines {} and {}", other.line, key.origin.line)
+                  : other.col != key.origin.col
                       ? fmt::format("remove one of columns {} and {}", other.col, key.origin.col)
-                      : fmt::format("remove one of lines {} and {}", other.line, key.origin.line);
+                      : "remove one of the two";  // of an override, which has no columns
       return;
     }
     // Nothing after a key is noticed where the next thing stands, lines later.
@@ -216,6 +245,7 @@ class Builder : public YAML::EventHandler {
     frame.node.children.push_back(std::move(value));
   }
 
+  std::string_view text_;
   Origin base_;
   Report& report_;
   Node root_;
@@ -243,7 +273,7 @@ std::string syntax_fix(const YAML::Exception& problem, std::string_view line) {
 /// Whether the parser gets beyond a place in `text`.
 bool gets_beyond(const YAML::Mark& place, const std::string& text) {
   Report ignored;
-  Builder builder({}, ignored);
+  Builder builder(text, {}, ignored);
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
@@ -283,7 +313,7 @@ std::optional<Node> parse_yaml(std::string_view text,
   if (report.items().size() != before) {
     return std::nullopt;
   }
-  Builder builder(base, report);
+  Builder builder(clean, base, report);
   try {
     std::istringstream stream(clean);
     YAML::Parser parser(stream);

@@ -178,10 +178,15 @@ Parsed<double> parse_real(std::string_view text) {
   const std::string_view body = text.starts_with('+') ? text.substr(1) : text;
   const bool two_signs = body.size() < text.size() && body.starts_with('-');
   const auto [end, error] = std::from_chars(body.data(), body.data() + body.size(), value);
-  if (!digits_only || two_signs || error != std::errc() || end != body.data() + body.size()) {
+  if (!digits_only || two_signs || end != body.data() + body.size()) {
     return bad;
   }
-  return value;
+  if (error == std::errc::result_out_of_range) {
+    return Problem{"bad-real",
+                   fmt::format("'{}' is beyond the numbers of 64 bits", text),
+                   "choose a number whose size is from 2.3e-308 to 1.7e308, or 0"};
+  }
+  return error == std::errc() ? Parsed<double>(value) : bad;
 }
 
 Parsed<bool> parse_bool(std::string_view text) {

@@ -17,7 +17,8 @@ struct Node {
   enum class Kind : std::uint8_t { null, scalar, list, map };
   Kind kind = Kind::null;
   std::string text;        ///< scalar as written, without quotes; after phase P2 without `${...}`
-  bool quoted = false;     ///< the scalar was in quotes
+  bool quoted = false;     ///< the scalar was in quotes, or a block
+  bool block = false;      ///< the scalar was a block of lines, after | or >
   std::string expression;  ///< the text before phase P2, if it held `${...}`
   std::string shown;       ///< what to write out instead of a text with a secret in it
   Origin origin;

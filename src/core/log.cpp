@@ -9,12 +9,15 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <unistd.h>
+#include <utility>
 
 namespace colossal::log {
 namespace {
@@ -24,6 +27,7 @@ struct Sink {
   Options options;
   std::atomic<Level> level{Level::info};  ///< of options; enabled() reads it without the lock
   std::ofstream file;
+  bool file_failed = false;  ///< since when lines are lost, which was told
   std::map<std::string, std::uint64_t, std::less<>> seen;  ///< warnings and errors, by id
 };
 
@@ -50,19 +54,6 @@ std::string_view prefix(Level level) {
       break;
   }
   return "";
-}
-
-void to_file(Sink& s, std::string_view text) {
-  if (s.options.folder.empty()) {
-    return;
-  }
-  if (!s.file.is_open()) {
-    std::error_code ignored;
-    std::filesystem::create_directories(s.options.folder, ignored);
-    s.file.open(file_of(s.options.folder, s.options.rank), std::ios::app);
-  }
-  s.file.clear();  // a full disk is not the end of the log: space may have come back
-  s.file << text << '\n' << std::flush;
 }
 
 void to_stderr(std::string_view line) {
@@ -108,6 +99,41 @@ void to_console(const Sink& s, Level level, std::string_view line) {
   }
 }
 
+/// Tells once, on the console alone, that lines are lost.
+void tell_loss(Sink& s, const std::filesystem::path& file, int error) {
+  if (std::exchange(s.file_failed, true)) {
+    return;
+  }
+  to_console(s,
+             Level::warn,
+             fmt::format("{}[log] {}: lines are lost: {}",
+                         prefix(Level::warn),
+                         file.string(),
+                         std::generic_category().message(error)));
+}
+
+void to_file(Sink& s, std::string_view text) {
+  if (s.options.folder.empty()) {
+    return;
+  }
+  const std::filesystem::path file = file_of(s.options.folder, s.options.rank);
+  errno = 0;
+  if (!s.file.is_open()) {
+    std::error_code shows_below;
+    std::filesystem::create_directories(s.options.folder, shows_below);
+    s.file.open(file, std::ios::app);
+  }
+  if (s.file.is_open()) {
+    s.file.clear();  // a full disk is not the end of the log: space may have come back
+    s.file << text << '\n' << std::flush;
+  }
+  if (s.file.is_open() && s.file.good()) {
+    s.file_failed = false;
+  } else {
+    tell_loss(s, file, errno == 0 ? EIO : errno);
+  }
+}
+
 void write_line(Sink& s, Level level, const std::string& line) {
   if (s.options.rank == 0 || level >= Level::warn) {
     to_console(s, level, line);
@@ -150,6 +176,7 @@ void configure(const Options& options) {
   s.options = options;
   s.level = options.level;
   s.seen.clear();
+  s.file_failed = false;
   if (s.file.is_open()) {
     s.file.close();
   }

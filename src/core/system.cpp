@@ -5,10 +5,17 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <fcntl.h>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <string_view>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace colossal {
 
@@ -59,22 +66,109 @@ StdinCopy& stdin_copy() {
   return copy;
 }
 
+/// Puts a text where it can be opened again and again; -1 where the system has no such place.
+Descriptor in_memory(const char* name, std::string_view text, unsigned flags) {
+  Descriptor file(::memfd_create(name, flags));
+  const bool whole =
+      file.get() >= 0 && ::write(file.get(), text.data(), text.size()) == std::ssize(text);
+  return whole ? std::move(file) : Descriptor();
+}
+
 bool take_stdin() {
   StdinCopy& copy = stdin_copy();
   std::error_code ignored;
   copy.text = read_all(STDIN_FILENO, ignored);
-  copy.file = Descriptor(::memfd_create("stdin", MFD_CLOEXEC));
-  const std::string text = copy.text.value_or("");
-  copy.is_read = copy.file.get() >= 0 &&
-                 ::write(copy.file.get(), text.data(), text.size()) == std::ssize(text);
+  copy.file = in_memory("stdin", copy.text.value_or(""), MFD_CLOEXEC);
+  copy.is_read = copy.file.get() >= 0;
   return true;
+}
+
+std::string name_of_descriptor(int fd) {
+  return "/proc/self/fd/" + std::to_string(fd);
+}
+
+/// Texts of what can be read only once, by name. Process-wide, as the pipes are.
+class KeptTexts {
+ public:
+  /// With what the process that started this one has kept.
+  KeptTexts() {
+    const char* given = ::getenv(KeptFiles::kVariable);  // NOLINT(concurrency-mt-unsafe): not set
+    std::istringstream entries(given == nullptr ? "" : given);
+    for (std::string entry; std::getline(entries, entry);) {
+      const std::size_t colon = entry.find(':');
+      const int number = std::atoi(entry.c_str());  // NOLINT(cert-err34-c): written by this program
+      const Descriptor file(::open(name_of_descriptor(number).c_str(), O_RDONLY | O_CLOEXEC));
+      std::error_code error;
+      if (auto text = read_all(file.get(), error); text && colon != std::string::npos) {
+        texts_.emplace(entry.substr(colon + 1), std::move(*text));
+      }
+    }
+  }
+
+  [[nodiscard]] std::optional<std::string> find(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = texts_.find(name);
+    return found == texts_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// Children inherit the descriptor, so it is not closed when they start.
+  void keep(const std::string& name, const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    texts_.emplace(name, text);
+    Descriptor& file = files_.emplace_back(in_memory("kept", text, 0));
+    if (file.get() >= 0) {
+      entries_ += std::to_string(file.get()) + ":" + name + "\n";
+    }
+  }
+
+  [[nodiscard]] std::string entries() {
+    const std::lock_guard lock(mutex_);
+    return entries_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::string> texts_;
+  std::vector<Descriptor> files_;
+  std::string entries_;
+};
+
+KeptTexts& kept_texts() {
+  static KeptTexts texts;
+  return texts;
+}
+
+bool is_regular(int fd) {
+  struct stat status{};
+  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
 }  // namespace
 
 std::optional<std::string> read_file(const std::filesystem::path& file, std::error_code& error) {
+  if (auto kept = kept_texts().find(file.string())) {
+    error.clear();
+    return kept;
+  }
   const Descriptor source(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  return read_all(source.get(), error);
+  auto text = read_all(source.get(), error);
+  if (text && (names_descriptor(file) || !is_regular(source.get()))) {
+    kept_texts().keep(file.string(), *text);
+  }
+  return text;
+}
+
+KeptFiles kept_files() {
+  return {kept_texts().entries()};
+}
+
+bool names_descriptor(const std::filesystem::path& file) {
+  const std::string name = file.lexically_normal().string();
+  return name == "/dev/stdin" || name.starts_with("/dev/fd/") || name.starts_with("/proc/self/fd/");
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& file) {
+  return names_descriptor(file) ? std::filesystem::path() : file.parent_path();
 }
 
 const std::optional<std::string>& stdin_text() {
@@ -85,7 +179,7 @@ const std::optional<std::string>& stdin_text() {
 
 std::string stdin_of_children() {
   const StdinCopy& copy = stdin_copy();
-  return copy.is_read ? "/proc/self/fd/" + std::to_string(copy.file.get()) : "/dev/null";
+  return copy.is_read ? name_of_descriptor(copy.file.get()) : "/dev/null";
 }
 
 std::string read_text(const std::filesystem::path& file) {

@@ -28,7 +28,9 @@ class Descriptor {
   int fd_;
 };
 
-/// All bytes of a file, or nothing and why if it cannot be opened or read to its end.
+/// All bytes of a file, or nothing and why if it cannot be opened or read to its end. What can be
+/// read only once (a pipe, an open descriptor such as /dev/stdin) is kept: this process and the
+/// ranks that it starts get the same text again.
 [[nodiscard]] std::optional<std::string> read_file(const std::filesystem::path& file,
                                                    std::error_code& error);
 
@@ -41,6 +43,23 @@ class Descriptor {
 /// The file that child processes should open as their standard input: the text once stdin_text()
 /// has been asked for, else /dev/null.
 [[nodiscard]] std::string stdin_of_children();
+
+/// The variable, and its value, by which child processes find what read_file() has kept; an empty
+/// value if that is nothing.
+struct KeptFiles {
+  static constexpr const char* kVariable = "COLOSSAL_KEPT_FILES";
+  std::string value;
+};
+/// What read_file() has kept so far, for child processes.
+[[nodiscard]] KeptFiles kept_files();
+
+/// Whether a name stands for an open descriptor (/dev/stdin, /dev/fd/63), not for a place on disk:
+/// nothing lies beside it.
+[[nodiscard]] bool names_descriptor(const std::filesystem::path& file);
+
+/// The folder from which relative names in a file count; empty, the working directory, for an open
+/// descriptor.
+[[nodiscard]] std::filesystem::path folder_of(const std::filesystem::path& file);
 
 /// This program as a command that works from the working directory, whatever PATH says; the program
 /// that users start, where a second one beside it runs (apps/README.md).

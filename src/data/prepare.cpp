@@ -66,7 +66,7 @@ class Preparation {
     check(report_.statistics.num_tokens > 0,
           ErrorKind::data,
           "data-empty",
-          "{} holds no token ({} documents, all empty)",
+          "{} holds no token ({} documents, all empty)\n  fix   name files that hold text",
           options_.inputs.front(),
           report_.statistics.num_empty);
     writer_.finish();
@@ -111,7 +111,9 @@ class Preparation {
           ErrorKind::data,
           "separator-in-text",
           "'{}' holds the byte 0, which ends documents; text files must not contain it (is this a "
-          "binary file?)",
+          "binary file?)\n  fix   take the byte out, for example with tr -d '\\000', or name files "
+          "of "
+          "text",
           options_.inputs[piece.input]);
     writer_.add(ids);
     count(ids);

@@ -30,7 +30,9 @@ class TextFile : public TokenStream {
           ErrorKind::data,
           "separator-in-text",
           "'{}' holds the separator byte {} at offset {}; text files must not contain it (is this "
-          "a binary file?)",
+          "a binary file?)\n  fix   take the byte out, for example with tr -d '\\000', or name "
+          "files of "
+          "text",
           path,
           kSeparator,
           hit == nullptr ? 0 : static_cast<const std::uint8_t*>(hit) - bytes.data());
@@ -42,6 +44,7 @@ class TextFile : public TokenStream {
     return document == 0 ? 0 : num_tokens();
   }
   void copy(std::int64_t begin, std::span<std::int64_t> out) const override {
+    file_.require_whole();
     const auto from = file_.bytes().subspan(static_cast<std::size_t>(begin), out.size());
     std::ranges::copy(from, out.begin());
   }

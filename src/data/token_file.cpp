@@ -72,6 +72,7 @@ class MappedTokens : public TokenFile {
   [[nodiscard]] std::int64_t num_tokens() const override { return ids_.count; }
 
   void copy(std::int64_t begin, std::span<std::int64_t> out) const override {
+    file_.require_whole();
     while (!out.empty()) {
       const std::int64_t inside = begin % ids_.run;
       const std::int64_t count = std::min(std::ssize(out), ids_.run - inside);

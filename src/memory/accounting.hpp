@@ -37,6 +37,7 @@ struct BlockActivations {
   std::int64_t forward = 0;   ///< at most during its forward
   std::int64_t backward = 0;  ///< at most during its backward
   std::int64_t after = 0;     ///< when its backward has ended
+  std::int64_t again = 0;     ///< at most while it runs again, with the gradient that waits for it
   int runs_again_from =
       -1;  ///< before its backward the blocks from this one on run again; -1: none
 };

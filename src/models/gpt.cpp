@@ -2,6 +2,7 @@
 // heads, f feed-forward, v vocabulary.
 #include "models/gpt.hpp"
 
+#include "models/detail/decoder_bytes.hpp"
 #include "models/detail/parts.hpp"
 #include "nn/functions.hpp"
 
@@ -145,12 +146,11 @@ class DecoderBlock : public Block {
     cost.forward_flops = static_cast<double>(tokens) * (2 * weights + 2 * scores);
     cost.backward_flops = 2 * cost.forward_flops;
     cost.param_bytes = stored_bytes(all(), item);
-    cost.activation_bytes = tokens * kept_per_token() + kept_scores_bytes(shape);
+    const detail::DecoderBytes bytes(m, layers_.recompute(), shape, layers_.hidden(shape, h).dtype);
+    cost.activation_bytes = bytes.kept();
     cost.boundary_bytes = tokens * h * item;
-    cost.forward_bytes = linear_forward_bytes({.rows = tokens, .in = f, .out = h},
-                                              layers_.hidden(shape, h).dtype);  // the last product
-    cost.backward_bytes =
-        std::max(feed_forward_backward_bytes(tokens), attention_backward_bytes(shape));
+    cost.forward_bytes = bytes.forward();
+    cost.backward_bytes = bytes.backward();
     return cost;
   }
 
@@ -178,93 +178,6 @@ class DecoderBlock : public Block {
 
   [[nodiscard]] std::vector<Parameter*> all() const {
     return parameters_of(norm1_, qkv_, out_, norm2_, gate_, up_, down_);
-  }
-
-  /// Bytes that backward needs of one token: x of both branches and their mean and 1/std; unless
-  /// they are computed again: results of the norms, of attention with its log-sums, and of the
-  /// feed-forward products and their activation.
-  [[nodiscard]] std::int64_t kept_per_token() const {
-    const ModelConfig& m = model_;
-    const Recompute& again = layers_.recompute();
-    const BoundarySpec token = layers_.hidden({.batch = 1, .sequence = 1}, m.hidden_size);
-    const std::int64_t h = m.hidden_size;
-    const std::int64_t products = m.activation == ActivationKind::swiglu ? 2 : 1;
-    std::int64_t elements = 2 * h + h + 2 * m.num_kv_heads * (h / m.num_heads);
-    std::int64_t statistics = 4;
-    elements += again.norm ? 0 : 2 * h;
-    elements += again.attention ? 0 : h;
-    statistics += again.attention ? 0 : m.num_heads;
-    elements += again.mlp ? 0 : products * m.ffn_hidden_size;
-    elements += again.mlp || again.gelu ? 0 : m.ffn_hidden_size;
-    return elements * item_bytes_of(token) + statistics * wide_bytes_of(token);
-  }
-
-  /// Bytes of `elements` of a boundary tensor.
-  [[nodiscard]] std::int64_t bytes_of(std::int64_t elements) const {
-    return elements * item_bytes_of(layers_.hidden({.batch = 1, .sequence = 1}, 1));
-  }
-
-  [[nodiscard]] std::int64_t product_bytes(std::int64_t tokens,
-                                           std::int64_t in,
-                                           std::int64_t out) const {
-    const at::ScalarType dtype = layers_.hidden({.batch = 1, .sequence = 1}, 1).dtype;
-    return linear_backward_bytes({.rows = tokens, .in = in, .out = out}, dtype);
-  }
-
-  /// BlockCost::backward_bytes while backward is in the feed-forward half: in its second product
-  /// with what is computed again for it, in the activation, or in the first product, when the
-  /// activation's result has gone.
-  [[nodiscard]] std::int64_t feed_forward_backward_bytes(std::int64_t tokens) const {
-    const ModelConfig& m = model_;
-    const Recompute& again = layers_.recompute();
-    const std::int64_t h = m.hidden_size;
-    const std::int64_t f = m.ffn_hidden_size;
-    const bool gated = m.activation == ActivationKind::swiglu;
-    const std::int64_t products = (gated ? 2 : 1) * f;
-    const std::int64_t rebuilt = again.mlp ? products : 0;
-    const std::int64_t gone = again.mlp || again.gelu ? 0 : f;  // after the second product
-    const std::int64_t dropped = m.dropout > 0 ? h : 0;
-    const std::int64_t down =
-        bytes_of(tokens * (rebuilt + f - gone + dropped)) + product_bytes(tokens, f, h);
-    const std::int64_t activation = bytes_of(tokens * (rebuilt + f + products - gone));
-    const std::int64_t gradients = gated ? rebuilt : 2 * f;  // less what was kept of the products
-    const std::int64_t up =
-        bytes_of(tokens * (gradients - gone + (again.norm ? h : 0))) + product_bytes(tokens, h, f);
-    return std::max({down, activation, up});
-  }
-
-  /// The same in the attention half, when what was kept of the other half has gone.
-  [[nodiscard]] std::int64_t attention_backward_bytes(const BatchShape& shape) const {
-    const ModelConfig& m = model_;
-    const Recompute& again = layers_.recompute();
-    const std::int64_t tokens = shape.batch * shape.sequence;
-    const std::int64_t h = m.hidden_size;
-    const std::int64_t qkv = h + 2 * m.num_kv_heads * (h / m.num_heads);
-    const std::int64_t products = m.activation == ActivationKind::swiglu ? 2 : 1;
-    std::int64_t gone = again.norm ? 0 : h;
-    gone += again.mlp ? 0 : products * m.ffn_hidden_size;
-    gone += again.mlp || again.gelu ? 0 : m.ffn_hidden_size;
-    const std::int64_t left = h - gone + (again.attention ? h : 0);  // with the gradient of x
-    const BoundarySpec token = layers_.hidden({.batch = 1, .sequence = 1}, h);
-    const bool narrow = item_bytes_of(token) < wide_bytes_of(token);  // computed on wide copies
-    const std::int64_t copies = narrow ? tokens * 2 * (h + qkv) * wide_bytes_of(token) : 0;
-    const std::int64_t core =
-        bytes_of(tokens * (left + h + qkv)) + 2 * scores_bytes(shape) + copies;
-    const std::int64_t expand = bytes_of(tokens * (left + qkv)) + product_bytes(tokens, h, qkv);
-    return std::max({core, expand, std::int64_t{0}});
-  }
-
-  /// Bytes of attention probabilities, where they exist: none by the fused kernel, which dropout
-  /// rules out.
-  [[nodiscard]] std::int64_t scores_bytes(const BatchShape& shape) const {
-    const bool math = model_.attention_dropout > 0 || model_.attention == AttentionKind::math;
-    const std::int64_t one = shape.batch * model_.num_heads * shape.sequence * shape.sequence;
-    return math ? one * wide_bytes_of(layers_.hidden(shape, model_.hidden_size)) : 0;
-  }
-
-  /// Those kept for backward: also after dropout.
-  [[nodiscard]] std::int64_t kept_scores_bytes(const BatchShape& shape) const {
-    return scores_bytes(shape) * (model_.attention_dropout > 0 ? 2 : 1);
   }
 
   ModelConfig model_;
@@ -325,7 +238,9 @@ class HeadBlock : public Block {
     cost.forward_flops = 2.0 * static_cast<double>(tokens * hidden_ * padded_);
     cost.backward_flops = 2 * cost.forward_flops;
     cost.param_bytes = stored_bytes(parameters_of(norm_, head_), item);
-    const std::int64_t norm = layers_.recompute().norm ? 0 : hidden_;
+    const bool again = layers_.recompute().norm;  // its result: forward holds it all the same
+    const std::int64_t norm = again ? 0 : hidden_;
+    const std::int64_t rebuilt = again ? tokens * hidden_ * item : 0;
     const std::int64_t statistics = 2 * wide_bytes_of(layers_.hidden(shape, hidden_));
     const std::int64_t rows = layers_.logit_rows(tokens);
     const LinearSize size{.rows = rows, .in = hidden_, .out = padded_};
@@ -334,13 +249,13 @@ class HeadBlock : public Block {
       cost.activation_bytes = tokens * ((2 * hidden_ + norm) * item + statistics) +
                               hidden_ * padded_ * wide_bytes_of(layers_.hidden(shape, hidden_));
       // of dtypes without a kernel that adds, the weight's gradient of some rows
-      cost.forward_bytes = rows * (padded_ + hidden_) * item + hidden_ * padded_ * item;
+      cost.forward_bytes = rebuilt + rows * (padded_ + hidden_) * item + hidden_ * padded_ * item;
       cost.backward_bytes = tokens * hidden_ * item;
       return cost;
     }
     cost.activation_bytes = tokens * ((hidden_ + norm + padded_) * item + statistics);
-    cost.forward_bytes = linear_forward_bytes(size, dtype);
-    cost.backward_bytes = linear_backward_bytes(size, dtype);
+    cost.forward_bytes = rebuilt + linear_forward_bytes(size, dtype);
+    cost.backward_bytes = rebuilt + linear_backward_bytes(size, dtype);
     return cost;
   }
 

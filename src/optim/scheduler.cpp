@@ -4,6 +4,7 @@
 #include "config/load.hpp"
 #include "config/schedule.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -44,8 +45,8 @@ std::string Scheduler::in_words() const {
   if (warmup_ == 0) {
     return curve_->in_words();
   }
-  return fmt::format("{} steps of warm-up{}, then {}",
-                     warmup_,
+  return fmt::format("{} of warm-up{}, then {}",
+                     counted(warmup_, "step"),
                      start_ == 0 ? "" : fmt::format(" from {:.4g}% of lr", 100 * start_),
                      curve_->in_words());
 }

@@ -32,7 +32,9 @@ void AppendFile::append(std::string_view record) {
 void AppendFile::open() {
   std::error_code ignored;  // a folder that cannot be made shows in open()
   std::filesystem::create_directories(path_.parent_path(), ignored);
-  file_ = Descriptor(::open(path_.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644));
+  // Not blocking: a pipe that nobody reads must not stop the run.
+  constexpr int kFlags = O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  file_ = Descriptor(::open(path_.c_str(), kFlags, 0644));
 }
 
 void AppendFile::lose(int error) const {

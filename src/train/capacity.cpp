@@ -54,10 +54,11 @@ std::optional<Overrun> device_overrun(const PlanReport& plan, const Capacity& ca
                                      fullest.rank,
                                      capacity.device_name,
                                      size_text(capacity.device)),
-                 .share = MemoryShare::device};
+                 .share = MemoryShare::device,
+                 .key = capacity.device_key};
 }
 
-std::optional<Overrun> budget_overrun(const PlanReport& plan) {
+std::optional<Overrun> budget_overrun(const PlanReport& plan, const Capacity& capacity) {
   const auto lacking = [](const RankBytes& rank) { return bytes_of(rank, MemoryShare::budget); };
   const RankBytes& worst = *std::ranges::max_element(plan.ranks, {}, lacking);
   if (lacking(worst) <= 0) {
@@ -70,8 +71,11 @@ std::optional<Overrun> budget_overrun(const PlanReport& plan) {
                           "than its neediest block needs",
                           worst.rank,
                           size_text(lacking(worst))),
-      .share = MemoryShare::budget};
+      .share = MemoryShare::budget,
+      .key = capacity.budget_key};
 }
+
+constexpr const char* kHostKey = "parallel.gemini.host_memory";
 
 std::optional<Overrun> host_limit_overrun(const PlanReport& plan, const Capacity& capacity) {
   const RankBytes& fullest = *std::ranges::max_element(plan.ranks, {}, &RankBytes::host);
@@ -81,12 +85,13 @@ std::optional<Overrun> host_limit_overrun(const PlanReport& plan, const Capacity
   }
   return Overrun{.rank = fullest.rank,
                  .missing = missing,
-                 .text = fmt::format("the plan needs {} of host memory on rank {}, and "
-                                     "parallel.gemini.host_memory is {}",
+                 .text = fmt::format("the plan needs {} of host memory on rank {}, and {} is {}",
                                      size_text(fullest.host),
                                      fullest.rank,
+                                     kHostKey,
                                      size_text(capacity.host_limit)),
-                 .share = MemoryShare::host};
+                 .share = MemoryShare::host,
+                 .key = kHostKey};
 }
 
 std::optional<Overrun> machine_overrun(const PlanReport& plan, const Capacity& capacity) {
@@ -126,13 +131,18 @@ Capacity capacity_of(const Config& config) {
   const std::optional<GeminiConfig>& gemini = config.parallel.gemini;
   const bool on_cpu = config.run.device == DeviceKind::cpu;
   const Gpu gpu = on_cpu ? Gpu{} : smallest_gpu();
+  const std::string device_key = size ? "run.device_memory" : "";
+  const bool constant = gemini && gemini->placement == Placement::constant;
   // A plan for GPUs that are elsewhere says nothing of this machine's host memory.
   const bool elsewhere = config.run.device == DeviceKind::cuda && gpu.bytes == 0;
   return {.device = size.value_or(gpu.bytes),
           .host = elsewhere ? 0 : usable_memory(),
           .host_limit = gemini ? gemini->host_memory.value_or(0) : 0,
-          .device_name = size ? "run.device_memory" : gpu.name,
-          .apart = !on_cpu && (size || gpu.bytes > 0)};
+          .device_name = size ? device_key : gpu.name,
+          .device_key = device_key,
+          .budget_key = constant ? "parallel.gemini.const_budget" : device_key,
+          // Where no GPU is, auto is the cpu, also with a size: its "device" is this memory, too.
+          .apart = config.run.device == DeviceKind::cuda || (!on_cpu && gpu.bytes > 0)};
 }
 
 std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity) {
@@ -140,7 +150,7 @@ std::optional<Overrun> overrun(const PlanReport& plan, const Capacity& capacity)
     return std::nullopt;
   }
   std::optional<Overrun> over = device_overrun(plan, capacity);
-  over = over ? over : budget_overrun(plan);
+  over = over ? over : budget_overrun(plan, capacity);
   over = over ? over : host_limit_overrun(plan, capacity);
   return over ? over : machine_overrun(plan, capacity);
 }

@@ -16,6 +16,8 @@ struct Capacity {
   std::int64_t host = 0;        ///< bytes of this machine, which all ranks share; 0: not asked
   std::int64_t host_limit = 0;  ///< gemini.host_memory: of each rank; 0: none
   std::string device_name;      ///< "run.device_memory", or the name of a GPU
+  std::string device_key = {};  ///< "run.device_memory" if it says the size
+  std::string budget_key = {};  ///< the key that gives gemini's gathered weights their size
   bool apart = false;  ///< devices have memory of their own, which takes none of the host's
 };
 
@@ -41,6 +43,7 @@ struct Overrun {
   std::int64_t missing = 0;  ///< bytes that each rank would have to save
   std::string text;  ///< "the plan needs 9.1 GiB on rank 3, and run.device_memory is 8.0 GiB"
   MemoryShare share = MemoryShare::device;  ///< what would have to be less
+  std::string key = {};                     ///< which says how much there is; empty: none does
 };
 
 /// Nothing if the plan fits: on every device, in the budgets of gathered weights, in what each rank

@@ -95,7 +95,7 @@ int plan_loaded(const Loaded& loaded, const PlanOptions& options) {
              options.json ? redact_json(config.secrets, to_json(plan), 2)
                           : redact(config.secrets, to_text(plan)));
   if (options.strict) {
-    blaming("run.device_memory", [&] { refuse_if_over(plan, config); });
+    refuse_if_over(plan, config);
   }
   return 0;
 }

@@ -29,12 +29,12 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWat
   load.world_size = launch.world_size;
   load.world_origin = options.nproc ? fmt::format("--nproc {}", *options.nproc) : launch.origin;
   const bool print = speaks(launch) && !options.nproc;
+  const bool json = speaks_json(launch, options.config.json_diagnostics);
   // Ranks of another launcher have no common start time yet: the first load takes a fixed one, so
   // that all of them agree on the configuration when they meet.
   const bool agree = options.config.run_time.empty() && launch.world_size > 1;
   load.run_time = agree ? "00000000-000000" : load.run_time;
-  std::optional<Loaded> loaded =
-      load_or_report(options.config.config, load, print, options.config.json_diagnostics);
+  std::optional<Loaded> loaded = load_or_report(options.config.config, load, print, json);
   if (!loaded) {
     return kConfigExit;
   }
@@ -49,7 +49,7 @@ int run_rank(const TrainOptions& options, const LaunchOptions& launch, SignalWat
     load.run_time = decide_on_rank_0(world, start_time);
     Loaded named = colossal::load(options.config.config, load);
     const bool tell = print && named.has_errors();  // its warnings have been told
-    auto accepted = accept_or_report(std::move(named), tell, options.config.json_diagnostics);
+    auto accepted = accept_or_report(std::move(named), tell, json);
     const std::lock_guard lock(loading);
     loaded = std::move(accepted);
     if (loaded) {

@@ -1,7 +1,9 @@
 // How are data opened, and which rules wait for them?
 #include "train/data.hpp"
 
+#include "config/batch_sizes.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "optim/optimizer.hpp"
 #include "train/model.hpp"
 
@@ -10,10 +12,12 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -119,6 +123,32 @@ std::optional<std::int64_t> epoch_samples(const Loaded& loaded,
   }
 }
 
+/// The run ends with a step, so it may be longer than the epochs that were written.
+void note_part_of_step(const Loaded& loaded,
+                       std::int64_t steps,
+                       std::int64_t epoch_samples,
+                       std::vector<Diagnostic>& found) {
+  const TrainConfig& train = loaded.config.train;
+  const double samples = *train.epochs * static_cast<double>(epoch_samples);
+  const std::int64_t seen = BatchSizes(train).samples_after(steps);
+  constexpr double kRounding = 0.5;  // less than a sample is nothing but that of doubles
+  if (static_cast<double>(seen) - samples < kRounding) {
+    return;
+  }
+  Diagnostic& note = found.emplace_back();
+  note.id = "tokens-not-multiple";
+  note.path = "train.epochs";
+  note.origin = origin_of(loaded, note.path);
+  note.severity = Diagnostic::Severity::note;
+  note.value = fmt::format("{}", *train.epochs);
+  note.message = fmt::format("{} epochs of {} are rounded up to {} of {}{}",
+                             note.value,
+                             counted(epoch_samples, "sample"),
+                             counted(steps, "step"),
+                             train.batch_ramp ? "up to " : "",
+                             train.global_batch_size);
+}
+
 int exit_code_of(const std::vector<Diagnostic>& diagnostics) {
   int code = 0;
   for (const Diagnostic& item : diagnostics) {
@@ -163,7 +193,47 @@ std::unique_ptr<const Dataset> open_split(const Config& config, Split split) {
   });
 }
 
+namespace {
+
+bool is_missing(const std::string& path) {
+  std::error_code error;
+  const bool pattern = path.find_first_of("*?[") != std::string::npos;
+  return !pattern && !std::filesystem::exists(path, error) && !error;
+}
+
+/// Several files that are not there are told together; one alone is told where it is opened, with
+/// what lies near it.
+void refuse_missing_files(const Config& config) {
+  std::string missing;
+  std::string first_key;
+  int count = 0;
+  const auto look = [&](const char* key, const std::vector<DataSource>& items) {
+    for (const DataSource& item : items) {
+      const bool absent = is_missing(item.path);
+      count += absent ? 1 : 0;
+      missing += absent ? fmt::format("\n  {}  {}", key, item.path) : "";
+      first_key = absent && first_key.empty() ? key : first_key;
+    }
+  };
+  look("data.train", config.data.train);
+  if (evaluates(config)) {
+    look("data.eval", config.data.eval);
+  }
+  blaming(first_key, [&] {
+    check(count < 2,
+          ErrorKind::data,
+          "file-not-found",
+          "{} data files do not exist{}\n  fix   check the names; relative ones start at the file "
+          "that contains them",
+          count,
+          missing);
+  });
+}
+
+}  // namespace
+
 OpenedData open_data(const Config& config) {
+  refuse_missing_files(config);
   OpenedData opened;
   opened.train = open_split(config, Split::train);
   if (evaluates(config)) {
@@ -180,6 +250,7 @@ DataFindings check_with_data(const Loaded& loaded, const Dataset& train) {
   if (samples && loaded.config.train.epochs) {
     const std::int64_t steps = total_steps(loaded.config, *samples);
     std::ranges::move(check_length(loaded, steps), std::back_inserter(found));
+    note_part_of_step(loaded, steps, *samples, found);
   }
   std::ranges::stable_sort(found, {}, [](const Diagnostic& item) {
     return std::tuple(item.origin.file, item.origin.line, item.origin.col);

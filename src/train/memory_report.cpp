@@ -180,13 +180,17 @@ void warn_if_over(const PlanReport& plan, const Config& config) {
 }
 
 void refuse_if_over(const PlanReport& plan, const Config& config) {
-  if (const auto over = overrun(plan, capacity_of(config))) {
+  const auto over = overrun(plan, capacity_of(config));
+  if (!over) {
+    return;
+  }
+  blaming(over->key, [&] {
     fail(ErrorKind::config,
          "memory-over",
          "{}{}",
          over->text,
          fix_text(config, over->rank, over->missing, over->share));
-  }
+  });
 }
 
 std::string to_text(const MemorySummary& memory) {

@@ -61,7 +61,8 @@ struct MemorySummary {
 /// run may pass nevertheless.
 void warn_if_over(const PlanReport& plan, const Config& config);
 
-/// Refuses what warn_if_over() warns of, with the cheapest changes. Errors: config "memory-over".
+/// Refuses what warn_if_over() warns of, with the cheapest changes. Errors: config "memory-over",
+/// naming the key that says how much there is, if one does.
 void refuse_if_over(const PlanReport& plan, const Config& config);
 
 /// "memory    peak 412.3 MiB of tensors a rank, planned 405.0 MiB (-1.8%)", with the other kinds if

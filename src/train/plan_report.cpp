@@ -129,6 +129,11 @@ void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_sampl
     plan.steps_note = "rounded up from " + thousands(*config.train.tokens) + " tokens";
   } else if (config.train.samples && *config.train.samples != samples) {
     plan.steps_note = "rounded up from " + thousands(*config.train.samples) + " samples";
+  } else if (config.train.epochs) {
+    const double wanted = *config.train.epochs * static_cast<double>(train_samples);
+    const bool more = static_cast<double>(samples) - wanted >= 0.5;  // more than doubles round
+    plan.steps_note =
+        more ? fmt::format("rounded up from {} epochs", *config.train.epochs) : plan.steps_note;
   }
 }
 

@@ -23,6 +23,13 @@ std::int64_t input_bytes(std::span<const BlockCost> costs, int block) {
   return block == 0 ? 0 : costs[static_cast<std::size_t>(block) - 1].boundary_bytes;
 }
 
+/// While a segment runs again, the gradient of its result waits, and the next input.
+void add_waiting(std::span<BlockActivations> segment, std::int64_t bytes) {
+  for (BlockActivations& block : segment) {
+    block.again += bytes;
+  }
+}
+
 }  // namespace
 
 Recompute layer_recompute(const ActivationCheckpointConfig& config) {
@@ -101,7 +108,12 @@ std::vector<BlockActivations> block_activations(std::span<const int> segments,
                                   cost.boundary_bytes + cost.forward_bytes,
                        .backward = kept + again + ahead + cost.boundary_bytes + cost.backward_bytes,
                        .after = kept + before + ahead + 2 * input,  // the input and its gradient
+                       .again = kept + again + cost.boundary_bytes + cost.forward_bytes,
                        .runs_again_from = ends ? segments[i] : -1});
+    if (ends) {
+      add_waiting(std::span(moments).subspan(static_cast<std::size_t>(segments[i])),
+                  cost.boundary_bytes + ahead);
+    }
     if (segments[i] == kKept) {
       kept += cost.activation_bytes;
     } else if (!inside && !away) {

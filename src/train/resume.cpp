@@ -38,6 +38,7 @@ CheckpointChoice choose_path(const ResumeRequest& request) {
     }
   }
   for (const CheckpointInfo& own : std::views::reverse(list_checkpoints(request.checkpoints))) {
+    check(!own.unreadable, ErrorKind::checkpoint, "checkpoint-unreadable", "{}", own.problem);
     if (own.complete) {
       check(fs::equivalent(own.path, wanted),
             ErrorKind::config,
@@ -84,6 +85,12 @@ std::string effect(ResumeClass resume_class, bool allowed) {
   return allowed ? "accepted by --allow" : "refused without --allow";
 }
 
+/// Whether a key that has changed gives an epoch another order.
+bool changes_order(std::string_view path, const ResumeFacts& facts) {
+  const bool shuffles = facts.saved.data.shuffle && facts.now.data.shuffle;
+  return path == "data.shuffle" || (path == "run.seed" && shuffles);
+}
+
 std::vector<Difference> differences(const ResumeFacts& facts) {
   std::vector<Difference> all = diff(facts.saved, facts.now);
   if (facts.weights_only) {  // they come from no run that could go on otherwise than it began
@@ -98,6 +105,11 @@ std::vector<Difference> differences(const ResumeFacts& facts) {
   const auto momentum = std::ranges::find(all, "optimizer.momentum", &Difference::path);
   if (momentum != all.end() && had_momentum != (facts.now.optimizer.momentum > 0)) {
     momentum->resume_class = ResumeClass::must_match;
+  }
+  for (Difference& difference : all) {
+    if (facts.inside_epoch && changes_order(difference.path, facts)) {
+      difference.resume_class = ResumeClass::allow;
+    }
   }
   const std::string saved_tokenizer = tokenizer_part(facts.saved_fingerprint);
   const std::string now_tokenizer = tokenizer_part(facts.now_fingerprint);
@@ -132,7 +144,9 @@ CheckpointChoice choose_resume(const ResumeRequest& request) {
   check(!own.candidates.empty() || request.mode == "auto",
         ErrorKind::checkpoint,
         "checkpoint-required",
-        "checkpoint.resume is require, but {} holds no checkpoint",
+        "checkpoint.resume is require, but {} holds no checkpoint\n  fix   begin with --resume "
+        "auto, or "
+        "name the folder of the run with --output-dir",
         folder.string());
   return own;
 }

@@ -33,6 +33,9 @@ struct ResumeFacts {
   std::string saved_fingerprint;
   std::string now_fingerprint;
   bool weights_only = false;  ///< only the function that the model computes must be the same
+  /// The checkpoint lies inside an epoch: another order of its samples would show some of them
+  /// twice and others never, so run.seed and data.shuffle need --allow.
+  bool inside_epoch = false;
 };
 
 /// Compares them and returns the table `key | checkpoint | now | effect`, empty without

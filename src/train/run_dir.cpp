@@ -32,6 +32,7 @@ namespace fs = std::filesystem;
 /// A dying predecessor (killed by its launcher a moment ago) gets this long to drop the lock.
 constexpr std::chrono::seconds kLockPatience{5};
 constexpr std::chrono::milliseconds kLockPoll{50};
+constexpr const char* kLockName = "run.lock";
 /// Free space that must remain beside two checkpoints: logs, metrics and other users of the volume.
 constexpr std::int64_t kSpareBytes = std::int64_t{1} << 30;
 
@@ -87,6 +88,32 @@ void check_space(const fs::path& folder, std::int64_t checkpoint_bytes) {
                                             human_bytes(static_cast<double>(needed))));
 }
 
+/// Something that is there already, if only a link to nothing.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_type type = fs::symlink_status(path, ignored).type();
+  return type != fs::file_type::not_found && type != fs::file_type::none;
+}
+
+/// Whether a record could be added to a file that is there. What is no file could block for ever.
+void probe_file(const fs::path& file) {
+  if (!is_there(file)) {
+    return;
+  }
+  const Descriptor handle(
+      ::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
+  const int error = errno;
+  struct stat info{};
+  const bool known =
+      handle.get() >= 0 ? ::fstat(handle.get(), &info) == 0 : ::stat(file.c_str(), &info) == 0;
+  if (known && !S_ISREG(info.st_mode)) {
+    not_writable(file, "it exists and is not a file");
+  }
+  if (handle.get() < 0) {
+    not_writable(file, cause_of(error));
+  }
+}
+
 void probe(const fs::path& folder) {
   const fs::path file = folder / (".probe-" + std::to_string(::getpid()));
   const Descriptor handle(::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644));
@@ -101,13 +128,34 @@ void probe(const fs::path& folder) {
   }
 }
 
-/// Opens run.lock and holds it; waits for a dying predecessor.
-Descriptor take_lock(const fs::path& folder) {
-  const fs::path file = folder / "run.lock";
-  Descriptor handle(::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
-  if (handle.get() < 0) {
-    not_writable(file, cause_of(errno));
+/// What the run will write into and what an earlier one has left: a run that cannot save, or tell
+/// what it does, must not begin. New names are made by the folder's own probe.
+void probe_content(const fs::path& folder) {
+  std::error_code error;
+  for (const char* name : {"status.json", "abort.json"}) {  // read, and replaced by renaming
+    if (fs::exists(folder / name, error) && !fs::is_regular_file(folder / name, error)) {
+      not_writable(folder / name, "it exists and is not a file");
+    }
   }
+  const fs::path logs = log_folder(folder, last_attempt(folder) + 1);
+  for (const fs::path& inner : {folder / "checkpoints", folder / "logs", logs, folder / "export"}) {
+    if (is_there(inner)) {
+      make_folder(inner);
+      probe(inner);
+    }
+  }
+  probe_file(folder / "metrics.jsonl");
+  for (fs::directory_iterator entry(logs, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() == ".log") {
+      probe_file(entry->path());
+    }
+  }
+}
+
+/// Locks the open run.lock of `folder`; waits for a dying predecessor.
+void hold_lock(const Descriptor& handle, const fs::path& folder) {
+  const fs::path file = folder / kLockName;
   const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
   while (::flock(handle.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
@@ -125,6 +173,16 @@ Descriptor take_lock(const fs::path& folder) {
     }
     std::this_thread::sleep_for(kLockPoll);
   }
+}
+
+/// Opens run.lock and holds it; waits for a dying predecessor.
+Descriptor take_lock(const fs::path& folder) {
+  const fs::path file = folder / kLockName;
+  Descriptor handle(::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  if (handle.get() < 0) {
+    not_writable(file, cause_of(errno));
+  }
+  hold_lock(handle, folder);
   const std::string owner =
       "host " + host_name() + ", process " + std::to_string(::getpid()) + "\n";
   if (::ftruncate(handle.get(), 0) != 0 ||
@@ -155,11 +213,19 @@ std::int64_t last_attempt(const fs::path& run) {
   return whole ? std::clamp<std::int64_t>(attempt->get<std::int64_t>(), 0, kMost) : 0;
 }
 
+void check_unused(const fs::path& folder) {
+  const Descriptor handle(::open((folder / kLockName).c_str(), O_RDWR | O_CLOEXEC));
+  if (handle.get() >= 0) {  // else no run has ever held it, or check_writable() says why
+    hold_lock(handle, folder);
+  }
+}
+
 void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes) {
   const bool made = make_folder(folder);
   try {
     check_space(folder, checkpoint_bytes);
     probe(folder);
+    probe_content(folder);
   } catch (const Error&) {
     std::error_code ignored;
     if (made) {

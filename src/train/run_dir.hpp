@@ -61,7 +61,12 @@ class RunDir {
 
 /// Probes that `folder` can be written and has room for two checkpoints of so many bytes (0: none
 /// is saved) and 1 GiB, without leaving anything but the folder, and not even that if it fails.
-/// Errors: config "output-not-writable", "disk-low".
+/// What is in it already must take checkpoints, exports, logs, metrics and status. Errors: config
+/// "output-not-writable", "disk-low".
 void check_writable(const std::filesystem::path& folder, std::int64_t checkpoint_bytes);
+
+/// That no run holds the lock of `folder` (waits up to 5 s for a dying one), without keeping it or
+/// making anything. Errors: config "output-in-use".
+void check_unused(const std::filesystem::path& folder);
 
 }  // namespace colossal

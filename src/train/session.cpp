@@ -279,12 +279,14 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
         "--output-dir",
         checkpoint.path.string(),
         checkpoint.path.string());
+    const std::int64_t epoch_samples = trainer_->parts().loader->samples_per_epoch();
     const std::string table =
         compare_for_resume({.saved = saved,
                             .now = config_,
                             .saved_fingerprint = state.data_fingerprint,
                             .now_fingerprint = trainer_->state().data_fingerprint,
-                            .weights_only = state.weights_only},
+                            .weights_only = state.weights_only,
+                            .inside_epoch = state.consumed % epoch_samples != 0},
                            options_.allow);
     if (!table.empty()) {
       log::console("changed   since the checkpoint was written:\n" + table);

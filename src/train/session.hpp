@@ -33,6 +33,12 @@ class CheckpointHook;
 [[nodiscard]] double assumed_save_seconds(std::int64_t checkpoint_bytes,
                                           double limit_seconds) noexcept;
 
+/// What a run that ends at once after `step` loses, and how it goes on. `resume`: its start
+/// ("never" with --overwrite); `saved`: the step of its newest checkpoint, if there is one.
+[[nodiscard]] std::string what_is_lost(std::string_view resume,
+                                       std::optional<std::int64_t> saved,
+                                       std::int64_t step);
+
 /// One start of `train` on one rank. All ranks run the same calls in the same order.
 class TrainSession {
  public:

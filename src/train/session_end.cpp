@@ -1,5 +1,6 @@
 // How does one start of a run end? By its last step, on request after any step, or at once by a
 // signal.
+#include "checkpoint/checkpoint.hpp"
 #include "core/log.hpp"
 #include "core/signals.hpp"
 #include "train/checkpoint_hook.hpp"
@@ -13,9 +14,46 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <string>
 #include <system_error>
 
 namespace colossal {
+namespace {
+
+/// Of the newest checkpoint that can go on; nothing without one. Never throws: the run is leaving.
+std::optional<std::int64_t> newest_step(const Config& config) noexcept {
+  std::optional<std::int64_t> newest;
+  try {
+    const auto folder = std::filesystem::path(config.run.output_dir) / "checkpoints";
+    for (const CheckpointInfo& info : list_checkpoints(folder)) {
+      newest = info.complete ? info.step : newest;
+    }
+  } catch (const std::exception& error) {
+    log::debug("the checkpoints cannot be listed: {}", error.what());
+  }
+  return newest;
+}
+
+}  // namespace
+
+std::string what_is_lost(std::string_view resume,
+                         std::optional<std::int64_t> saved,
+                         std::int64_t step) {
+  if (!saved) {
+    return step == 0 ? "no step is lost, the same command starts anew"
+                     : "there is no checkpoint, the same command starts at step 1 again";
+  }
+  const bool same = resume == "auto" || resume == "require";
+  return fmt::format("{}, {} continues from the checkpoint of step {}",
+                     *saved + 1 < step ? fmt::format("steps {} to {} are lost", *saved + 1, step)
+                     : *saved < step   ? fmt::format("step {} is lost", step)
+                                       : std::string("no step is lost"),
+                     same ? "the same command" : "--resume auto (without --overwrite)",
+                     *saved);
+}
 
 double assumed_save_seconds(std::int64_t checkpoint_bytes, double limit_seconds) noexcept {
   constexpr double kLeastSeconds = 5;
@@ -144,11 +182,14 @@ void TrainSession::farewell(int signal) {
   // longer is a save or an evaluation, which writes nothing in the moment that is left.
   static_cast<void>(hooks_running_.try_lock_for(std::chrono::seconds(1)));
   write_status("interrupted", kSignalExit + signal);
-  log::console(
-      fmt::format("stopped   by {} after step {}: steps since the last checkpoint are lost, "
-                  "the same command continues from it",
-                  signal_name(signal),
-                  step_.load()));
+  if (is_main()) {
+    const std::int64_t step = step_;
+    const std::string resume = options_.overwrite ? "never" : config_.checkpoint.resume;
+    log::console(fmt::format("stopped   by {} after step {}: {}",
+                             signal_name(signal),
+                             step,
+                             what_is_lost(resume, newest_step(config_), step)));
+  }
 }
 
 }  // namespace colossal

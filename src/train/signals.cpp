@@ -132,9 +132,10 @@ void SignalWatch::take(int signal, bool from_launcher) {
 void SignalWatch::request_stop(int signal) {
   stop_request_ = signal;
   log::console(
-      fmt::format("signal    {}: the run stops after this step, with a checkpoint; a second one "
+      fmt::format("signal    {}: the run stops after {} step, with a checkpoint; a second one "
                   "ends it at once",
-                  signal_name(signal)));
+                  signal_name(signal),
+                  notice_ ? "this" : "its first"));  // before the loop, this start has done none
   if (notice_) {
     notice_(signal);
   }

@@ -50,6 +50,44 @@ void print_diagnostics(const std::vector<Diagnostic>& diagnostics, bool json) {
   world.abort(error);
 }
 
+/// The value of an option in a command line, whether its other words were understood or not.
+std::string value_of(const std::vector<std::string>& arguments, std::string_view name) {
+  std::string value;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view word = arguments[i];
+    if (word == name && i + 1 < arguments.size()) {
+      value = arguments[i + 1];
+    } else if (word.starts_with(name) && word.substr(name.size()).starts_with('=')) {
+      value = word.substr(name.size() + 1);
+    }
+  }
+  return value;
+}
+
+LaunchFlags launch_flags(const std::vector<std::string>& arguments) {
+  LaunchFlags flags;
+  const std::string mode = value_of(arguments, "--launch");
+  const std::string port = value_of(arguments, "--master-port");
+  flags.mode = mode.empty() ? flags.mode : mode;
+  flags.master_addr = value_of(arguments, "--master-addr");
+  std::from_chars(port.data(), port.data() + port.size(), flags.master_port);
+  flags.rendezvous = value_of(arguments, "--rendezvous");
+  return flags;
+}
+
+/// Which process of its job this is, as far as its variables and a command line that may be wrong
+/// tell: by what it asks for, else by the variables alone.
+std::optional<LaunchOptions> launch_of(const std::vector<std::string>& arguments) {
+  for (const LaunchFlags& flags : {launch_flags(arguments), LaunchFlags{}}) {
+    try {
+      return detect_launch(flags);
+    } catch (const Error&) {  // perhaps the one that is being told
+      continue;
+    }
+  }
+  return std::nullopt;
+}
+
 /// Whether an error can come from what a key says, not only while it was used.
 bool tells_of_key(const Error& error) {
   return !error.key().empty() && error.place().empty() &&
@@ -124,7 +162,7 @@ int num_processes(const std::string& nproc, std::int64_t parallel_data, std::int
   check(error == std::errc{} && stop == end && count >= 1 && count <= kMaxProcesses,
         ErrorKind::usage,
         "bad-nproc",
-        "--nproc '{}': give auto or a number from 1 to {}",
+        "--nproc '{}' is no number of processes\n  fix   give auto or a number from 1 to {}",
         nproc,
         kMaxProcesses);
   return count;
@@ -173,19 +211,17 @@ bool speaks(const LaunchOptions& launch) {
   return launch.mode != "spawn" && launch.local_rank == 0;
 }
 
-void print_error(const Error& error, bool json) {
+bool speaks_json(const LaunchOptions& launch, bool json) {
+  return json && (launch.mode == "spawn" || launch.rank == 0);
+}
+
+void print_error(const Error& error, bool json, const std::vector<std::string>& arguments) {
   const bool alike = error.kind() == ErrorKind::usage || error.kind() == ErrorKind::config;
-  bool silent = false;
-  bool for_program = json;
-  try {
-    const LaunchOptions launch = detect_launch();
-    silent = alike && launch.mode != "spawn" && launch.local_rank != 0;
-    for_program = json && (launch.mode == "spawn" || launch.rank == 0);
-  } catch (const Error&) {
-    silent = false;  // the launcher's variables are what is wrong
-  }
-  if (!silent) {
-    write_error(error, for_program);
+  const std::optional<LaunchOptions> launch = launch_of(arguments);
+  if (!launch) {
+    write_error(error, json);
+  } else if (!alike || launch->mode == "spawn" || launch->local_rank == 0) {
+    write_error(error, speaks_json(*launch, json));
   }
 }
 

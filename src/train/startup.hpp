@@ -77,9 +77,14 @@ void refuse_nested_launch(const LaunchOptions& launch);
 /// launcher has printed it already after `--nproc`.
 [[nodiscard]] bool speaks(const LaunchOptions& launch);
 
+/// Whether what this process prints is for programs if the command line asks for that (`json`): of
+/// the ranks of another launcher, rank 0 alone speaks JSON, so that a mistake is one object.
+[[nodiscard]] bool speaks_json(const LaunchOptions& launch, bool json);
+
 /// Writes an error that ends this process, as write_error() does. A mistake that all ranks of a
-/// host find alike is told by one of them; of the ranks of another launcher, rank 0 speaks JSON.
-void print_error(const Error& error, bool json);
+/// host find alike is told by one of them. `arguments`: the command line, which may choose how the
+/// ranks were launched; it need not be valid.
+void print_error(const Error& error, bool json, const std::vector<std::string>& arguments);
 
 /// Connects the ranks and runs `body` in each. An error after that stops all ranks by World::abort;
 /// in a world of one it is rethrown. `on_failure` hears of it first, and of a failure of any other

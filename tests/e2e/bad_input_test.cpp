@@ -226,6 +226,22 @@ TEST_CASE("an output folder that cannot be written ends with exit code 3", "[bad
   }
 }
 
+TEST_CASE("a folder of checkpoints that cannot be written was noticed after training", "[bad]") {
+  const TempDir folder;
+  for (const char* name : {"checkpoints", "logs"}) {
+    fs::create_directories(folder.path() / name);
+    fs::create_symlink("/nowhere/at/all", folder.path() / name / name);
+    const fs::path inner = folder.path() / name / name;
+    for (const char* processes : {"1", "2"}) {
+      const Outcome outcome =
+          run_expecting(3, train_tiny(folder.path() / name, {"--nproc", processes}));
+      CHECK(times_told(outcome, "[output-not-writable]") == 1);
+      CHECK(count(outcome.err, "cannot write " + inner.string()) >= 1);
+      CHECK(count(outcome.err, "step  1") == 0);
+    }
+  }
+}
+
 TEST_CASE("a second run in the same folder is refused and names the first", "[bad]") {
   const TempDir folder;
   Program first(train_endless(folder.path()));

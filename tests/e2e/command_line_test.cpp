@@ -1,9 +1,11 @@
 // Does the command line explain itself and refuse what it does not know?
 #include "e2e/program.hpp"
+#include "e2e/shell.hpp"
 
 #include <algorithm>
 
 using namespace colossal::test;
+namespace fs = std::filesystem;
 
 TEST_CASE("every level has help with an example on stdout", "[cli]") {
   const std::vector<Arguments> levels = {{},
@@ -82,6 +84,20 @@ TEST_CASE("two dashes end the options", "[cli]") {
   CHECK(count(file.out, "--data does not exist [file-not-found]") == 1);
   CHECK(run_expecting(0, {"config", "explain", "--", "optimizer.lr"})
             .out.starts_with("optimizer.lr\n"));
+}
+
+TEST_CASE("without a working directory a run says so", "[cli]") {
+  const TempDir folder;
+  const std::string gone = (folder.path() / "gone").string();
+  const std::string told =
+      shell("bash",
+            "mkdir " + gone + " && cd " + gone + " && rmdir " + gone + "\n" + COLOSSAL_BINARY +
+                " train " + data_file("tiny.yaml") + " --output-dir " +
+                (folder.path() / "run").string() + "\n[ $? = 9 ]");
+  CHECK(count(told, "error: ") == 1);
+  CHECK(count(told, "[no-working-directory]") == 1);
+  CHECK(count(told, "cd /") == 1);
+  CHECK_FALSE(fs::exists(folder.path() / "run"));
 }
 
 TEST_CASE("the version names the build", "[cli]") {

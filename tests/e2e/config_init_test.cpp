@@ -3,7 +3,10 @@
 #include "e2e/shell.hpp"
 #include "support/free_port.hpp"
 
+#include <chrono>
 #include <memory>
+#include <sys/stat.h>
+#include <thread>
 
 using namespace colossal::test;
 namespace fs = std::filesystem;
@@ -150,6 +153,47 @@ TEST_CASE("a configuration comes from standard input, for one process and for se
   CHECK(count(run_expecting(3, {"validate", "-"}, piped).out, "[empty-config]") == 1);
   const Setting directory{.input = folder.path().string()};
   CHECK(count(run_expecting(3, {"validate", "-"}, directory).out, "[file-not-readable]") == 1);
+}
+
+TEST_CASE("a configuration comes through a pipe, which is read once for all who need it",
+          "[config]") {
+  const TempDir folder;
+  const fs::path pipe = folder.path() / "pipe.yaml";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const std::string text = "extends: " + data_file("tiny.yaml") + "\nrun: {name: null}\n";
+  const auto piped = [&](int code, const std::string& content, const Arguments& arguments) {
+    std::thread writer([&] { write_file(pipe, content); });
+    const Outcome outcome = run_expecting(code, arguments, {.timeout = std::chrono::seconds(60)});
+    writer.join();
+    return outcome;
+  };
+  const fs::path run_dir = folder.path() / "run";
+  piped(0, text, {"train", pipe.string(), "--nproc", "2", "--output-dir", run_dir.string()});
+  CHECK(records(run_dir).size() == 12);
+  CHECK(read_file(run_dir / "config.yaml") == text);
+  CHECK(count(piped(0, text, {"plan", pipe.string()}).out, "plan      pipe ") == 1);
+  const std::string tiny = data_file("tiny.yaml");
+  CHECK(
+      count(piped(0, "run: {name: over}\n", {"plan", tiny, "--config-overlay", pipe.string()}).out,
+            "plan      over ") == 1);
+  const Outcome wrong = piped(3, "version: 1\nrun: {sede: 3}\n", {"validate", pipe.string()});
+  CHECK(count(wrong.out, "     2 | run: {sede: 3}\n") == 1);
+
+  // Of an open descriptor children have another one, and nothing lies beside it.
+  const fs::path input = folder.path() / "input";
+  write_file(input, text);
+  const Setting redirected{.input = input.string()};
+  const fs::path second = folder.path() / "second";
+  run_expecting(
+      0, {"train", "/dev/stdin", "--nproc", "2", "--output-dir", second.string()}, redirected);
+  CHECK(records(second).size() == 12);
+  write_file(input,
+             "model: {type: gpt, num_layers: 1, hidden_size: 16, num_heads: 2}\n"
+             "data: {type: text, seq_length: 16, train: [a.txt], tokenizer: {type: byte}}\n"
+             "train: {steps: 1, micro_batch_size: 1}\n"
+             "optimizer: {type: adamw, lr: 1e-3}\n");
+  const Outcome shown = run_expecting(0, {"config", "show", "/dev/stdin"}, redirected);
+  CHECK(count(shown.out, (fs::current_path() / "a.txt").string()) == 1);
 }
 
 TEST_CASE("C6 row 83: the plan is told once, however many ranks there are", "[config]") {

@@ -172,7 +172,8 @@ struct DataFiles {
   fs::path tokens;
 };
 
-/// What shortens the run of a configuration to three steps, on any number of processes.
+/// What shortens the run of a configuration to three steps and an evaluation of two batches, on any
+/// number of processes.
 Arguments shortened(const fs::path& file, const DataFiles& data, const fs::path& folder) {
   Arguments sets = {"train.steps=3",
                     "train.epochs=null",
@@ -184,7 +185,8 @@ Arguments shortened(const fs::path& file, const DataFiles& data, const fs::path&
   if (resolved.find("datasets/kjv") != std::string::npos) {
     const bool text = resolved.find("type: text") != std::string::npos;
     const std::string files = (text ? data.text : data.tokens).string();
-    sets.insert(sets.end(), {"data.train=[" + files + "]", "data.eval=[" + files + "]"});
+    sets.insert(sets.end(),
+                {"data.train=[" + files + "]", "data.eval=[" + files + "]", "eval.max_batches=2"});
   }
   if (file.stem().string().find("nvme") != std::string::npos) {
     sets.push_back("parallel.gemini.nvme.path=" + (folder / "states").string());

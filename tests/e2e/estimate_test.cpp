@@ -192,6 +192,27 @@ TEST_CASE("plan --strict refuses what does not fit, with the cheapest changes", 
   plan(0, {"--set", "run.device_memory=3MiB", "--gpu-memory", "1GiB", "--strict"});
 }
 
+TEST_CASE("what a plan needs of host memory is held against its own key", "[estimate]") {
+  const TempDir folder;
+  const auto plan = [&](int code, const std::string& size) {
+    return run_expecting(code,
+                         {"plan",
+                          write_config(folder),
+                          "--set",
+                          "parallel.gemini.placement=cpu",
+                          "--set",
+                          "parallel.gemini.host_memory=" + size,
+                          "--strict"});
+  };
+  plan(0, "1GiB");
+  const Outcome refused = plan(3, "1MiB");
+  CHECK(count(refused.err, "[memory-over]") == 1);
+  CHECK(count(refused.err, "parallel.gemini.host_memory is 1.0 MiB") == 1);
+  CHECK(count(refused.err, "  key   parallel.gemini.host_memory = ") == 1);
+  CHECK(count(refused.err, "(--set#2") == 1);
+  CHECK(count(refused.err, "run.device_memory") == 0);
+}
+
 TEST_CASE("a plan for more than this machine has is an error in strict mode", "[estimate]") {
   const TempDir folder;
   const std::string config = write_config(

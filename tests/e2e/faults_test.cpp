@@ -161,6 +161,32 @@ TEST_CASE("a full volume is named before any training, whatever volume the shell
   CHECK(count(unsaved.err, "two checkpoints") == 0);
 }
 
+TEST_CASE("a full or read-only volume for optimizer states is named before any training",
+          "[faults]") {
+  const Volume volume;
+  if (!volume.is_mounted()) {
+    return;
+  }
+  const TempDir folder;
+  const auto refused = [&](const std::string& id) {
+    const Outcome outcome = run_expecting(
+        3,
+        train_tiny(
+            folder.path() / "run",
+            {"--set",
+             "parallel.gemini={placement: cpu, nvme: {path: " + volume.path().string() + "}}"}));
+    CHECK(times_told(outcome, "[" + id + "]") == 1);
+    CHECK(count(outcome.err, "step  1") == 0);
+    return outcome.err;
+  };
+  write_file(volume.path() / "others", "a page");
+  volume.fill_up();
+  CHECK(count(refused("nvme-space"), " has 0 free: ") == 1);
+  volume.make_room();
+  volume.make_read_only();
+  CHECK(count(refused("nvme-path"), "Read-only file system") >= 1);
+}
+
 TEST_CASE("a disk that fills up ends a run after three failed checkpoints, and it goes on later",
           "[faults]") {
   for (const char* processes : {"1", "2"}) {

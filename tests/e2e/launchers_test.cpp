@@ -116,8 +116,8 @@ TEST_CASE("a batch script that forgot srun trains alone and is warned", "[launch
       run_expecting(0,
                     train_tiny(folder.path()),
                     with({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}));
-  CHECK(count(outcome.err, "warning: [slurm-no-srun] running 1 process of a 4-task allocation") ==
-        1);
+  CHECK(count(outcome.err,
+              "warning: [slurm-no-srun] running 1 process of an allocation of 4 tasks") == 1);
   CHECK(count(outcome.err, "start with srun") == 1);
   CHECK(count(outcome.err, "launch:   single") == 1);
 }

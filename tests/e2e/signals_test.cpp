@@ -52,6 +52,7 @@ TEST_CASE("signals that no checkpoint answers end a single process with 128 + n"
     const Outcome outcome = program.wait();
     CHECK(outcome.code == 128 + signal);
     CHECK(count(outcome.err, "stopped   by SIG") == 1);
+    CHECK(count(outcome.err, "there is no checkpoint, the same command starts at step 1") == 1);
     const Json status = Json::parse(read_file(folder.path() / "status.json"));
     CHECK(status.at("state") == "interrupted");
     CHECK(status.at("exit") == 128 + signal);

@@ -2,11 +2,13 @@
 #include "checkpoint/detail/hdf5.hpp"
 
 #include "checkpoint/detail/durable.hpp"
+#include "checkpoint/detail/manifest.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <system_error>
 
 namespace colossal::detail {
 namespace {
@@ -105,6 +107,7 @@ void H5File::require(bool ok, std::string_view action) const {
   if (access_ == H5Access::create) {
     fail_write(path_, failure.error_number, failure.text);
   }
+  require_readable(path_, std::error_code(failure.error_number, std::generic_category()));
   fail(ErrorKind::checkpoint,
        "checkpoint-incomplete",
        "{} is damaged: cannot {}: {}",

@@ -72,11 +72,11 @@ StoredBox box_from_json(const Json& json) {
 std::string read_whole(const fs::path& file) {
   std::error_code failed;
   const std::optional<std::string> text = read_file(file, failed);
+  require_readable(file, failed);
   check(text.has_value(),
         ErrorKind::checkpoint,
         "checkpoint-incomplete",
-        "{} is incomplete: {} is missing or unreadable (the save did not finish, or the file was "
-        "removed)",
+        "{} is incomplete: {} is missing (the save did not finish, or the file was removed)",
         file.parent_path().string(),
         file.filename().string());
   return *text;
@@ -122,6 +122,20 @@ void check_tensors(const fs::path& checkpoint, const Manifest& manifest, std::in
 }
 
 }  // namespace
+
+void require_readable(const fs::path& file, const std::error_code& failed) {
+  const bool gone = failed == std::errc::no_such_file_or_directory ||
+                    failed == std::errc::not_a_directory || failed == std::errc::is_a_directory;
+  check(
+      !failed || gone,
+      ErrorKind::checkpoint,
+      "checkpoint-unreadable",
+      "cannot read {}: {} (errno {}); it is not known to be damaged\n  fix   repair what keeps it "
+      "from being read (rights, disk, limits) and start again",
+      file.string(),
+      failed.message(),
+      failed.value());
+}
 
 Json to_json(const RunState& state) {
   Json json = {{"step", state.step},
@@ -242,6 +256,7 @@ void check_files(const fs::path& checkpoint, const Manifest& manifest) {
     const fs::path path = checkpoint / file.name;
     std::error_code error;
     const std::uintmax_t size = fs::file_size(path, error);
+    require_readable(path, error);
     check(!error,
           ErrorKind::checkpoint,
           "checkpoint-incomplete",

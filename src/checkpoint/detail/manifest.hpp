@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace colossal::detail {
@@ -61,12 +62,17 @@ inline constexpr std::string_view kIndexName = "index.h5";
 /// The file's text: the JSON object, its own CRC-32C last.
 [[nodiscard]] std::string to_text(const Manifest& manifest);
 
+/// What the system said of `file` is no damage: only a file that is missing, or of another kind,
+/// is. Errors: checkpoint "checkpoint-unreadable" for everything else (rights, a broken disk,
+/// limits).
+void require_readable(const std::filesystem::path& file, const std::error_code& failed);
+
 /// Reads and checks the manifest of a checkpoint folder. Errors: checkpoint "checkpoint-incomplete"
-/// (missing, unreadable, damaged), "checkpoint-version" (made by a newer program).
+/// (missing, damaged), "checkpoint-version" (made by a newer program), "checkpoint-unreadable".
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& checkpoint);
 
 /// Checks that every file is there with its size. Errors: checkpoint "checkpoint-incomplete" naming
-/// the first bad one.
+/// the first bad one, "checkpoint-unreadable".
 void check_files(const std::filesystem::path& checkpoint, const Manifest& manifest);
 
 /// Sum of the file sizes, the manifest's included.

@@ -5,8 +5,6 @@
 #include "core/log.hpp"
 #include "core/system.hpp"
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -81,7 +79,7 @@ std::unique_ptr<Store> join_by_file(const AddressFile& file,
     }
     try {
       std::unique_ptr<Store> store = Store::join(*found, std::min(kTry, timeout));
-      store->native().setTimeout(timeout);  // that of a try would bound each later wait
+      store->extend(timeout);  // that of a try would bound each later wait
       return store;
     } catch (const Error& error) {
       last = error.what();
@@ -89,11 +87,12 @@ std::unique_ptr<Store> join_by_file(const AddressFile& file,
   }
   fail(ErrorKind::comm,
        "rendezvous",
-       "rank 0 was not found by {} within {} s: {}; check that rank 0 has started and that all "
+       "rank 0 was not found by {} within {} s: {}\n  fix   check that rank 0 has started and that "
+       "all "
        "machines see this file",
        file.path.string(),
        static_cast<double>(timeout.count()) / 1000.0,
-       last);
+       last.substr(0, last.find('\n')));
 }
 
 void forget_address(const std::filesystem::path& path) noexcept {

@@ -2,6 +2,7 @@
 // publishes a verdict.
 #include "comm/detail/group_check.hpp"
 
+#include "comm/detail/peers.hpp"
 #include "core/error.hpp"
 #include "core/system.hpp"
 
@@ -26,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kVerdictKey = "verdict";
 constexpr const char* kGood = "good";
 /// Raised whenever the keys or texts that ranks exchange change.
-constexpr int kProtocol = 4;
+constexpr int kProtocol = 5;
 /// So many keys of two configurations are shown; the first ones explain the others.
 constexpr std::size_t kMostKeys = 10;
 
@@ -117,13 +118,14 @@ Objection missing_ranks(Store& store, int world_size, std::chrono::milliseconds 
   return {
       ErrorKind::comm,
       "rendezvous",
-      fmt::format("{} {} of {} did not arrive within {} s (arrived from: {}); start the missing "
-                  "processes or raise comm.init_timeout",
-                  missing.size() == 1 ? "rank" : "ranks",
-                  fmt::join(missing, ", "),
-                  world_size,
-                  static_cast<double>(timeout.count()) / 1000.0,
-                  fmt::join(hosts, ", ")),
+      fmt::format(
+          "{} {} of {} did not arrive within {} s (arrived from: {})\n  fix   start the missing "
+          "processes, or raise parallel.comm.init_timeout",
+          missing.size() == 1 ? "rank" : "ranks",
+          fmt::join(missing, ", "),
+          world_size,
+          static_cast<double>(timeout.count()) / 1000.0,
+          fmt::join(hosts, ", ")),
       missing.empty() ? 0 : missing.front()};
 }
 
@@ -282,7 +284,7 @@ void judge(Store& store,
   while (std::ssize(members) < world_size) {
     if (const auto text = store.get(member_key(static_cast<int>(members.size())))) {
       members.push_back(parse_member(*text));
-    } else if (store.get(kVerdictKey)) {
+    } else if (store.get(kVerdictKey) || reported_failure(store)) {
       return;
     } else if (Clock::now() > deadline) {
       store.set_if_absent(kVerdictKey, to_text(missing_ranks(store, world_size, timeout), author));
@@ -293,6 +295,30 @@ void judge(Store& store,
   }
   const auto objection = compare(store, members);
   store.set_if_absent(kVerdictKey, objection ? to_text(*objection, author) : kGood);
+}
+
+/// What rank 0 or somebody before it says, or the failure of a rank that will never arrive.
+std::optional<Objection> await_verdict(Store& store,
+                                       int world_size,
+                                       std::chrono::milliseconds timeout,
+                                       const std::string& author) {
+  constexpr std::chrono::milliseconds kLook{200};
+  // Rank 0 may have started its own wait later than this rank did, and lists the missing ranks for
+  // all.
+  const auto patience = timeout + std::chrono::seconds(5);
+  const auto deadline = Clock::now() + patience;
+  while (!store.wait(kVerdictKey, kLook)) {
+    const std::optional<Failure> failure = reported_failure(store);
+    if (failure && !store.get(kVerdictKey)) {  // who objects reports that too, a moment later
+      return Objection{ErrorKind::comm, failure->id, failure->text, failure->rank};
+    }
+    if (Clock::now() > deadline) {
+      store.set_if_absent(kVerdictKey, to_text(missing_ranks(store, world_size, patience), author));
+    }
+  }
+  const auto verdict = store.get(kVerdictKey);
+  return verdict && *verdict != kGood ? std::optional(parse_objection(*verdict, author))
+                                      : std::nullopt;
 }
 
 /// A second process that claims a rank: it stops itself, and the run if that has not started yet.
@@ -333,16 +359,7 @@ std::optional<Objection> check_group(Store& store,
   if (launch.rank == 0) {
     judge(store, launch.world_size, timeout, author);
   }
-  // Rank 0 may have started its own wait later than this rank did, and lists the missing ranks for
-  // all.
-  const auto patience = timeout + std::chrono::seconds(5);
-  if (!store.wait(kVerdictKey, patience)) {
-    store.set_if_absent(kVerdictKey,
-                        to_text(missing_ranks(store, launch.world_size, patience), author));
-  }
-  const auto verdict = store.get(kVerdictKey);
-  return verdict && *verdict != kGood ? std::optional(parse_objection(*verdict, author))
-                                      : std::nullopt;
+  return await_verdict(store, launch.world_size, timeout, author);
 }
 
 }  // namespace colossal::detail

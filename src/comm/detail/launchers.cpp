@@ -86,14 +86,15 @@ void VariableReader::finish(std::string_view advice) const {
   check(missing_.empty(),
         ErrorKind::environment,
         "launch-env",
-        "the launcher's environment is incomplete: {} not set; {}",
+        "the launcher's environment is incomplete: {} not set\n  fix   {}",
         missing_,
         advice);
   check(malformed_.empty(),
         ErrorKind::environment,
         "launch-env",
-        "the launcher's environment is wrong: {}",
-        malformed_);
+        "the launcher's environment is wrong: {}\n  fix   {}",
+        malformed_,
+        advice);
 }
 
 int job_port(std::uint64_t job) {

@@ -133,6 +133,7 @@ Environment environment_of(int rank, int port, const LocalJobOptions& options) {
   // An outer launcher's is not ours.
   environment.set("TORCHELASTIC_RESTART_COUNT", std::to_string(options.attempt));
   environment.set(kLauncherVariable, std::to_string(::getpid()));
+  environment.set(KeptFiles::kVariable, kept_files().value);
   for (const auto& [name, value] : options.environment) {
     environment.set(name, value);
   }

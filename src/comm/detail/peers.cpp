@@ -73,9 +73,17 @@ RunFailure with_phases(const Failure& failure, Store& store, int world_size) {
   RunFailure run{failure.rank, failure.exit_code, failure.id, failure.text, {}, failure.key};
   run.phases.resize(static_cast<std::size_t>(world_size));
   try {
+    std::vector<Beat> beats;
     for (int rank = 0; rank < world_size; ++rank) {
       const auto beat = store.get(beat_key(rank));
-      run.phases[static_cast<std::size_t>(rank)] = beat ? parse_beat(*beat).phase : "";
+      beats.push_back(beat ? parse_beat(*beat) : Beat());
+    }
+    const std::vector<double> silent = silences(beats);
+    for (std::size_t rank = 0; rank < beats.size(); ++rank) {
+      run.phases[rank] =
+          silent[rank] > 0
+              ? fmt::format("{} (its last word, {:.0f} s old)", beats[rank].phase, silent[rank])
+              : beats[rank].phase;
     }
   } catch (const Error& error) {
     log::debug("the phases of the other ranks are lost: {}", error.what());

@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <sstream>
 
 namespace colossal::detail {
 
 std::string to_text(const Beat& beat) {
-  std::string text = fmt::format("{} {}\n", beat.count, beat.phase);
+  std::string text = fmt::format("{} {:.1f} {}\n", beat.count, beat.time, beat.phase);
   for (const auto& [group, entered] : beat.entered) {
     text += fmt::format("{} {} {}\n", entered.sequence, entered.op, group);
   }
@@ -18,7 +20,8 @@ std::string to_text(const Beat& beat) {
 Beat parse_beat(std::string_view text) {
   std::istringstream lines{std::string(text)};
   Beat beat;
-  lines >> beat.count >> std::ws;
+  lines >> beat.count >> beat.time;
+  lines.ignore();  // one space: a phase may be empty
   std::getline(lines, beat.phase);
   Beat::Entered entered;
   std::string group;
@@ -43,7 +46,23 @@ void Progress::enter(const Collective& collective) {
 Beat Progress::next_beat() {
   const std::lock_guard lock(mutex_);
   ++beat_.count;
+  beat_.time =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   return beat_;
+}
+
+std::vector<double> silences(const std::vector<Beat>& beats) {
+  constexpr double kUsual = 2.5;  // seconds between two beats, and some delay
+  double newest = 0;
+  for (const Beat& beat : beats) {
+    newest = std::max(newest, beat.time);
+  }
+  std::vector<double> all;
+  for (const Beat& beat : beats) {
+    const double silence = beat.time > 0 ? newest - beat.time : 0;
+    all.push_back(silence > kUsual ? silence : 0);
+  }
+  return all;
 }
 
 Blame blame(const Collective& collective,
@@ -51,6 +70,7 @@ Blame blame(const Collective& collective,
             const std::vector<Beat>& beats) {
   std::string text;
   std::optional<int> first;
+  const std::vector<double> silent = silences(beats);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const auto it = beats[i].entered.find(collective.group);
     const Beat::Entered last = it == beats[i].entered.end() ? Beat::Entered{} : it->second;
@@ -61,11 +81,13 @@ Blame blame(const Collective& collective,
       first = ranks[i];
     }
     if (last.sequence < collective.sequence) {
-      text += fmt::format("{}rank {} never entered {} (it is in '{}')",
-                          text.empty() ? "" : "; ",
-                          ranks[i],
-                          named,
-                          beats[i].phase);
+      // A rank that does not run says nothing new: its last phase may be long past.
+      const std::string where =
+          silent[i] > 0
+              ? fmt::format("silent for {:.0f} s, last heard in '{}'", silent[i], beats[i].phase)
+              : fmt::format("it is in '{}'", beats[i].phase);
+      text += fmt::format(
+          "{}rank {} never entered {} ({})", text.empty() ? "" : "; ", ranks[i], named, where);
     } else if (elsewhere) {
       text += fmt::format("{}rank {} entered {} #{} instead of {}",
                           text.empty() ? "" : "; ",

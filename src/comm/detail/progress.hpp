@@ -29,7 +29,12 @@ struct Beat {
   std::string phase;
   /// The last collective it entered, by group name (a rank is in one group of each name).
   std::map<std::string, Entered, std::less<>> entered;
+  double time = 0;  ///< unix seconds, by the clock of its machine
 };
+
+/// By how many seconds each rank's last word is older than the newest of all; 0 for one of them
+/// that is not older than beats need, or has not spoken.
+[[nodiscard]] std::vector<double> silences(const std::vector<Beat>& beats);
 
 [[nodiscard]] std::string to_text(const Beat& beat);
 /// Inverse of to_text(); an empty or damaged text gives an empty beat.

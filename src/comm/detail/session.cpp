@@ -26,8 +26,8 @@ std::string timeout_text(const Collective& collective,
                          int rank,
                          const std::string& blamed) {
   return fmt::format(
-      "{} #{} of group {} ({} bytes) did not finish within {} s on rank {}: {}; "
-      "raise comm.timeout if that rank is only slow",
+      "{} #{} of group {} ({} bytes) did not finish within {} s on rank {}: {}\n"
+      "  fix   raise parallel.comm.timeout if that rank is only slow",
       collective.op,
       collective.sequence,
       collective.group,

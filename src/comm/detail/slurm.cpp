@@ -14,7 +14,11 @@ constexpr std::size_t kMostHosts = 1'000'000;
 constexpr std::int64_t kSpecialSteps = 4'294'967'000;
 
 [[noreturn]] void refuse(std::string_view list, std::string_view what) {
-  fail(ErrorKind::environment, "launch-env", "Slurm's list '{}' is malformed: {}", list, what);
+  fail(ErrorKind::environment,
+       "launch-env",
+       "Slurm's list '{}' is malformed: {}\n  fix   start with srun, which sets it",
+       list,
+       what);
 }
 
 /// A whole number of at most nine digits.

@@ -6,19 +6,44 @@
 #include "core/system.hpp"
 
 #include <c10/util/Logging.h>
+#include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <optional>
 #include <sys/socket.h>
+#include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace colossal::detail {
 namespace {
+
+/// How much longer than its own time c10d may take to say that it is over.
+constexpr std::chrono::milliseconds kGrace{500};
+
+/// What `call` gives, or nothing if it takes longer than `patience`. c10d waits without end for the
+/// answer of a server that has taken the connection, so the call has a thread of its own, which is
+/// left behind then with all that it holds: `call` must own what it uses.
+template <class Call>
+std::optional<std::invoke_result_t<Call>> answer_within(std::chrono::milliseconds patience,
+                                                        Call call) {
+  using Answer = std::invoke_result_t<Call>;
+  std::packaged_task<Answer()> task(std::move(call));
+  std::future<Answer> answer = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (answer.wait_for(patience) != std::future_status::ready) {
+    return std::nullopt;
+  }
+  return std::optional<Answer>(std::in_place, answer.get());  // an answer may itself be nothing
+}
 
 c10::intrusive_ptr<c10d::Store> open_store(const std::string& address,
                                            const c10d::TCPStoreOptions& options,
@@ -36,16 +61,19 @@ void silence_c10d() {
 }
 
 void fail_bind(const Endpoint& endpoint, int error_number) {
-  check(error_number != EADDRINUSE,
-        ErrorKind::environment,
-        "port-in-use",
-        "port {} is in use on this machine, so rank 0 cannot host the rendezvous store; fix: set "
-        "MASTER_PORT (mpirun, mpiexec, srun: --master-port) to a free port, or use --nproc, which "
-        "picks one itself",
-        endpoint.port);
+  check(
+      error_number != EADDRINUSE,
+      ErrorKind::environment,
+      "port-in-use",
+      "port {} is in use on this machine, so rank 0 cannot host the rendezvous store\n  fix   set "
+      "MASTER_PORT (mpirun, mpiexec, srun: --master-port) to a free port, or use --nproc, which "
+      "picks one itself",
+      endpoint.port);
   fail(ErrorKind::environment,
        "port-bind",
-       "cannot listen on {}:{} for the rendezvous store: {}",
+       "cannot listen on {}:{} for the rendezvous store: {}\n  fix   give MASTER_PORT "
+       "(--master-port) "
+       "another port that this user may listen on, or raise `ulimit -n`",
        endpoint.address,
        endpoint.port,
        std::strerror(error_number));
@@ -78,6 +106,25 @@ int bound_port(const Descriptor& socket) {
   return ntohs(address.sin_port);
 }
 
+double as_seconds(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000.0;
+}
+
+[[noreturn]] void fail_rendezvous(const Endpoint& endpoint,
+                                  std::chrono::milliseconds timeout,
+                                  const std::string& why) {
+  fail(ErrorKind::comm,
+       "rendezvous",
+       "no rendezvous store answered at {}:{} within {} s ({})\n  fix   check that rank 0 has "
+       "started "
+       "and does not hang, and that MASTER_ADDR and MASTER_PORT name its machine and no other "
+       "program's port",
+       endpoint.address,
+       endpoint.port,
+       as_seconds(timeout),
+       why);
+}
+
 }  // namespace
 
 std::string reason(const std::exception& error) {
@@ -95,20 +142,39 @@ struct Store::Impl {
   c10::intrusive_ptr<c10d::Store> store;
   Endpoint endpoint;
   bool hosting = false;
+  /// The longest wait for an answer, while it is bounded.
+  std::optional<std::chrono::milliseconds> patience;
+  std::atomic<bool> silent{false};  ///< has not answered once: its connection is held by that call
 
-  /// Runs one store call and explains its failure.
+  [[noreturn]] void lost(const std::string& why) const {
+    fail(ErrorKind::comm,
+         "store-lost",
+         "the rendezvous store at {}:{} does not answer ({}): the launcher or rank 0 has ended or "
+         "hangs\n  fix   look for its first error, and start all ranks again",
+         endpoint.address,
+         endpoint.port,
+         why);
+  }
+
+  /// Runs one store call, which owns what it uses, and explains its failure. Beyond `extra` time
+  /// that the call itself may wait, the server has its patience.
   template <class Call>
-  auto guarded(Call call) {
-    try {
-      return call();
-    } catch (const std::exception& error) {
-      fail(ErrorKind::comm,
-           "store-lost",
-           "the rendezvous store at {}:{} does not answer ({}); the launcher or rank 0 has ended",
-           endpoint.address,
-           endpoint.port,
-           reason(error));
+  std::invoke_result_t<Call> guarded(Call call, std::chrono::milliseconds extra = {}) {
+    if (silent) {
+      lost("a call before this one is still waiting");
     }
+    try {
+      if (!patience || hosting) {
+        return call();
+      }
+      if (auto answer = answer_within(*patience + extra + kGrace, std::move(call))) {
+        return *std::move(answer);
+      }
+    } catch (const std::exception& error) {
+      lost(reason(error));
+    }
+    silent = true;
+    lost(fmt::format("not within {} s", as_seconds(*patience + extra)));
   }
 };
 
@@ -141,19 +207,19 @@ std::unique_ptr<Store> Store::join(const Endpoint& endpoint, std::chrono::millis
   options.port = static_cast<std::uint16_t>(endpoint.port);
   options.waitWorkers = false;
   options.timeout = timeout;
+  impl->patience = timeout;
+  std::optional<c10::intrusive_ptr<c10d::Store>> store;
   try {
-    impl->store = open_store(endpoint.address, options, endpoint.prefix);
+    store = answer_within(timeout + kGrace, [options, endpoint] {
+      return open_store(endpoint.address, options, endpoint.prefix);
+    });
   } catch (const std::exception& error) {
-    fail(ErrorKind::comm,
-         "rendezvous",
-         "no rendezvous store answered at {}:{} within {} s ({}); check that rank 0 has started "
-         "and that "
-         "MASTER_ADDR and MASTER_PORT name its machine",
-         endpoint.address,
-         endpoint.port,
-         static_cast<double>(timeout.count()) / 1000.0,
-         reason(error));
+    fail_rendezvous(endpoint, timeout, reason(error));
   }
+  if (!store) {
+    fail_rendezvous(endpoint, timeout, "something takes the connection there and says nothing");
+  }
+  impl->store = *std::move(store);
   return std::unique_ptr<Store>(new Store(std::move(impl)));
 }
 
@@ -170,28 +236,35 @@ c10d::Store& Store::native() const noexcept {
   return *impl_->store;
 }
 
+void Store::wait_without_end() noexcept {
+  impl_->patience.reset();
+}
+
+void Store::extend(std::chrono::milliseconds timeout) {
+  native().setTimeout(timeout);
+  impl_->patience = timeout;
+}
+
 void Store::set(const std::string& key, std::string_view value) {
-  c10d::Store& store = native();
-  impl_->guarded([&] {
-    store.set(key, std::string(value));
-    return 0;
+  impl_->guarded([store = impl_->store, key, value = std::string(value)] {
+    store->set(key, value);
+    return true;
   });
 }
 
 std::optional<std::string> Store::get(const std::string& key) {
-  c10d::Store& store = native();
-  return impl_->guarded([&]() -> std::optional<std::string> {
-    if (!store.check({key})) {
+  return impl_->guarded([store = impl_->store, key]() -> std::optional<std::string> {
+    if (!store->check({key})) {
       return std::nullopt;
     }
-    return store.get_to_str(key);
+    return store->get_to_str(key);
   });
 }
 
 std::vector<std::string> Store::get_all(const std::vector<std::string>& keys) {
-  return impl_->guarded([&] {
+  return impl_->guarded([store = impl_->store, keys] {
     std::vector<std::string> values;
-    for (const auto& bytes : native().multiGet(keys)) {
+    for (const auto& bytes : store->multiGet(keys)) {
       values.emplace_back(bytes.begin(), bytes.end());
     }
     return values;
@@ -199,23 +272,24 @@ std::vector<std::string> Store::get_all(const std::vector<std::string>& keys) {
 }
 
 std::string Store::set_if_absent(const std::string& key, const std::string& value) {
-  c10d::Store& store = native();
-  return impl_->guarded([&] { return store.compareSet(key, std::string(), value); });
+  return impl_->guarded(
+      [store = impl_->store, key, value] { return store->compareSet(key, std::string(), value); });
 }
 
 std::int64_t Store::add(const std::string& key, std::int64_t amount) {
-  return impl_->guarded([&] { return native().add(key, amount); });
+  return impl_->guarded([store = impl_->store, key, amount] { return store->add(key, amount); });
 }
 
 bool Store::wait(const std::string& key, std::chrono::milliseconds timeout) {
-  return impl_->guarded([&] {
+  const auto call = [store = impl_->store, key, timeout] {
     try {
-      native().wait({key}, timeout);
+      store->wait({key}, timeout);
       return true;
     } catch (const c10::DistStoreError&) {
       return false;  // c10d's only sign of a timeout; a lost server is a DistNetworkError
     }
-  });
+  };
+  return impl_->guarded(call, timeout);
 }
 
 }  // namespace colossal::detail

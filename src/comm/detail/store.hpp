@@ -38,7 +38,8 @@ class Store {
   /// Hosts a server and connects to it; a loopback address is not reachable from other machines.
   /// Errors: environment "port-in-use" or "port-bind".
   static std::unique_ptr<Store> host(const Endpoint& endpoint, std::chrono::milliseconds timeout);
-  /// Connects to a server, retrying until `timeout`. Errors: comm "rendezvous".
+  /// Connects to a server, retrying until `timeout`, which also bounds each wait for an answer.
+  /// Errors: comm "rendezvous".
   static std::unique_ptr<Store> join(const Endpoint& endpoint, std::chrono::milliseconds timeout);
   ~Store();
   Store(const Store&) = delete;
@@ -46,6 +47,12 @@ class Store {
 
   [[nodiscard]] const Endpoint& endpoint() const noexcept;
   [[nodiscard]] bool is_host() const noexcept;
+
+  /// From now on a server that does not answer is waited for: a launcher that was paused comes
+  /// back.
+  void wait_without_end() noexcept;
+  /// Puts another bound in the place of that of join().
+  void extend(std::chrono::milliseconds timeout);
 
   void set(const std::string& key, std::string_view value);
   /// The value, or nothing if the key is absent.

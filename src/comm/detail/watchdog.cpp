@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <utility>
@@ -48,8 +49,10 @@ void Watchdog::stop() {
 
 void Watchdog::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
+  std::chrono::milliseconds pause = options_.interval / 8;  // a start has many short phases
   while (!stop.stop_requested()) {
-    wake_.wait_for(lock, stop, options_.interval, [this] { return asked_.load(); });
+    wake_.wait_for(lock, stop, pause, [this] { return asked_.load(); });
+    pause = std::min(2 * pause, options_.interval);
     try {
       tick();
     } catch (const Error& error) {

@@ -75,6 +75,12 @@ void check_rules(const RuleInput& input) {
   }
 }
 
+void check_mesh(const RuleInput& input) {
+  for (const Rule rule : mesh_rules()) {
+    rule(input);
+  }
+}
+
 void report_unused(const RuleInput& in,
                    std::string_view path,
                    std::string_view with,

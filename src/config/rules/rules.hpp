@@ -78,6 +78,9 @@ void report_unused(const RuleInput& in,
 /// Runs all rules.
 void check_rules(const RuleInput& input);
 
+/// Runs those of the mesh alone, which hold whatever the batch is.
+void check_mesh(const RuleInput& input);
+
 /// The key that sets the length of the run.
 [[nodiscard]] std::string_view budget_key(const TrainConfig& train);
 

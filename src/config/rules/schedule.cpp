@@ -3,6 +3,7 @@
 
 #include "config/batch_sizes.hpp"
 #include "config/rules/rules.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -41,7 +42,8 @@ void evaluation_runs(const RuleInput& in) {
   Diagnostic& warning = in.warning(
       "never-runs",
       "eval.every_steps",
-      fmt::format("eval.every_steps {} exceeds the {} steps of the run", *every, *steps));
+      fmt::format(
+          "eval.every_steps {} exceeds the {} of the run", *every, counted(*steps, "step")));
   warning.related.push_back(in.with(budget_key(in.config.train)));
   warning.fix = fmt::format("every_steps: {} or less", *steps);
 }
@@ -55,9 +57,9 @@ void profiler_runs(const RuleInput& in) {
   Diagnostic& warning =
       in.warning("never-runs",
                  "logging.profiler.start_step",
-                 fmt::format("logging.profiler.start_step {} exceeds the {} steps of the run",
+                 fmt::format("logging.profiler.start_step {} exceeds the {} of the run",
                              profiler->start_step,
-                             *steps));
+                             counted(*steps, "step")));
   warning.related.push_back(in.with(budget_key(in.config.train)));
   warning.fix = fmt::format("start_step: {} or less", *steps);
 }
@@ -90,10 +92,10 @@ void budget_is_whole(const RuleInput& in) {
   }
   Diagnostic& note = in.note("tokens-not-multiple",
                              budget_key(train),
-                             fmt::format("{} {} are rounded up to {} steps of {}{}",
-                                         budget,
-                                         train.tokens ? "tokens" : "samples",
-                                         *steps,
+                             fmt::format("{} {} rounded up to {} of {}{}",
+                                         counted(budget, train.tokens ? "token" : "sample"),
+                                         budget == 1 ? "is" : "are",
+                                         counted(*steps, "step"),
                                          train.batch_ramp ? "up to " : "",
                                          unit));
   note.related.push_back(in.with("train.global_batch_size"));

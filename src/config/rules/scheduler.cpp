@@ -1,6 +1,7 @@
 // Does the learning rate reach its peak and do what its keys say?
 #include "config/rules/rules.hpp"
 #include "config/schedule.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -32,10 +33,10 @@ void warmup_fits_run(const RuleInput& in) {
   if (!steps || !warmup || *warmup <= *steps) {
     return;
   }
-  Diagnostic& error =
-      in.error("warmup-too-long",
-               "scheduler.warmup_steps",
-               fmt::format("warmup_steps {} exceeds the {} steps of the run", *warmup, *steps));
+  Diagnostic& error = in.error(
+      "warmup-too-long",
+      "scheduler.warmup_steps",
+      fmt::format("warmup_steps {} exceeds the {} of the run", *warmup, counted(*steps, "step")));
   error.related.push_back(in.with(budget_key(in.config.train)));
   error.why = "the learning rate would never reach optimizer.lr";
   error.fix = fmt::format("warmup_steps: {} or less, or warmup_ratio: 0.1", *steps);
@@ -58,9 +59,9 @@ void warmup_ends_before_the_fall(const RuleInput& in) {
   }
   Diagnostic& error = in.error("warmup-too-long",
                                warmup_key(scheduler),
-                               fmt::format("the warm-up of {} steps does not end before the {} at "
+                               fmt::format("the warm-up of {} does not end before the {} at "
                                            "step {:.6g}",
-                                           *warmup,
+                                           counted(*warmup, "step"),
                                            wsd ? "decay starts" : "first drop",
                                            fall));
   error.related.push_back(in.with(wsd ? "scheduler.stable_ratio" : "scheduler.step_size"));
@@ -89,10 +90,11 @@ void milestones_follow_warmup(const RuleInput& in) {
   if (milestones.empty() || !warmup || milestones.front() > *warmup) {
     return;
   }
-  Diagnostic& error = in.error(
-      "milestones-order",
-      "scheduler.milestones",
-      fmt::format("milestone {} lies inside the warm-up of {} steps", milestones.front(), *warmup));
+  Diagnostic& error = in.error("milestones-order",
+                               "scheduler.milestones",
+                               fmt::format("milestone {} lies inside the warm-up of {}",
+                                           milestones.front(),
+                                           counted(*warmup, "step")));
   error.related.push_back(in.with(warmup_key(in.config.scheduler)));
   error.why = "milestones count from the first step of the run, warm-up included";
   error.fix = fmt::format("a first milestone above {}, or a shorter warm-up", *warmup);
@@ -107,7 +109,8 @@ void milestones_are_reached(const RuleInput& in) {
   Diagnostic& warning = in.warning(
       "never-runs",
       "scheduler.milestones",
-      fmt::format("milestone {} is beyond the {} steps of the run", milestones.back(), *steps));
+      fmt::format(
+          "milestone {} is beyond the {} of the run", milestones.back(), counted(*steps, "step")));
   warning.related.push_back(in.with(budget_key(in.config.train)));
   warning.fix = fmt::format("milestones below {}", *steps);
 }

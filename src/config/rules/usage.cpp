@@ -1,5 +1,6 @@
 // Does every setting have an effect, and does everything that is asked for have its input?
 #include "config/rules/rules.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -54,10 +55,11 @@ void logged_ranks_exist(const RuleInput& in) {
   for (std::size_t i = 0; world && i < in.config.logging.ranks.size(); ++i) {
     const std::int64_t rank = in.config.logging.ranks[i];
     if (rank >= *world) {
-      Diagnostic& error = in.error(
-          "out-of-range",
-          "logging.ranks",
-          fmt::format("logging.ranks names rank {}, but the run has {} processes", rank, *world));
+      Diagnostic& error = in.error("out-of-range",
+                                   "logging.ranks",
+                                   fmt::format("logging.ranks names rank {}, but the run has {}",
+                                               rank,
+                                               counted(*world, "process", "processes")));
       error.fix = fmt::format("name ranks below {}, or write all", *world);
     }
   }

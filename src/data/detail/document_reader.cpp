@@ -47,7 +47,7 @@ void DocumentReader::open() {
   check(descriptor_ >= 0,
         ErrorKind::data,
         "data-unreadable",
-        "input '{}' cannot be opened: {}",
+        "input '{}' cannot be opened: {}\n  fix   give this user the right to read it",
         name,
         std::generic_category().message(code));
   end_ = false;
@@ -78,7 +78,8 @@ bool DocumentReader::fill() {
   check(count >= 0,
         ErrorKind::data,
         "data-unreadable",
-        "input '{}' cannot be read: {}",
+        "input '{}' cannot be read: {}\n  fix   name a file, not a directory, on a disk that is "
+        "sound",
         inputs_[input_],
         std::generic_category().message(errno));
   buffer_.resize(size + static_cast<std::size_t>(count));

@@ -21,7 +21,13 @@ std::vector<std::string> expand(const std::string& name) {
   std::vector<std::string> files(found.gl_pathv,
                                  found.gl_pathv + (status == 0 ? found.gl_pathc : 0));
   ::globfree(&found);
-  check(!files.empty(), ErrorKind::data, "data-empty", "no file matches '{}' (0 files)", name);
+  check(!files.empty(),
+        ErrorKind::data,
+        "data-empty",
+        "no file matches '{}' (0 files)\n  fix   check the pattern (in a configuration it is "
+        "relative "
+        "to that file)",
+        name);
   return files;
 }
 
@@ -32,7 +38,8 @@ std::vector<std::string> files_of(const DatasetRequest& request) {
   check(!items.empty(),
         ErrorKind::data,
         "data-empty",
-        "data.{} names no file",
+        "data.{} names no file\n  fix   give a file, a list of files or a pattern such as "
+        "'data/*.txt'",
         request.split == Split::train ? "train" : "eval");
   std::vector<std::string> files;
   for (const DataSource& item : items) {

@@ -269,7 +269,10 @@ Hdf5Tokens read_hdf5_tokens(const std::filesystem::path& path, std::int64_t file
   in.check_format(dataset.valid(), "it has no dataset 'tokens'");
   Hdf5Tokens tokens{.type = type_of(in, dataset), .count = length_of(in, dataset, "tokens")};
   if (tokens.count == 0) {
-    fail(ErrorKind::data, "data-empty", "'{}': 'tokens' holds no id", path.string());
+    fail(ErrorKind::data,
+         "data-empty",
+         "'{}': 'tokens' holds no id\n  fix   write the file anew, or take it out of the list",
+         path.string());
   }
   find_ids(in, dataset, tokens);
   read_documents(in, tokens);

@@ -102,7 +102,7 @@ void StepPlay::backward(int block, bool last) {
   }
   for (int again = activations.runs_again_from; again >= 0 && again <= block; ++again) {
     acquire(again);
-    measure(activations.backward);
+    measure(activations_of(again).again);
     release(again);
   }
   measure(activations.backward);

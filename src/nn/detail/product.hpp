@@ -1,4 +1,5 @@
-// How are matrices multiplied? By LibTorch, in fp32 where it has no fast way for 16 bits.
+// How are matrices multiplied? By LibTorch, in fp32 where it has no fast way for 16 bits, and by
+// the faster of its two libraries.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,8 +19,8 @@ struct ProductSize {
   bool transposed = false;  ///< the first matrix is given as its transpose
 };
 
-/// Bytes that a product takes beside its result: fp32 copies, or the buffers of oneDNN's bf16
-/// kernels for one thread, as it was seen to ask for them.
+/// Bytes that a product takes beside its result: fp32 copies, or the buffers of oneDNN's kernels
+/// for one thread, as it was seen to ask for them.
 [[nodiscard]] std::int64_t product_scratch_bytes(const ProductSize& size, at::ScalarType dtype);
 
 /// bias + a b, rounded once.

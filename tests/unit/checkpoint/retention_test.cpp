@@ -1,5 +1,8 @@
 // Which checkpoints are kept, and is one replaced without a moment in which none is there?
+#include "checkpoint/detail/hdf5.hpp"
 #include "unit/checkpoint/fixture.hpp"
+
+#include <sys/resource.h>
 
 namespace colossal::test {
 namespace {
@@ -92,6 +95,85 @@ TEST_CASE("a folder that cannot be read is not one without checkpoints", "[reten
   CHECK(failure_of([&] { static_cast<void>(find_checkpoint(dir.path() / "run")); }).id ==
         "checkpoint-unreadable");
   CHECK(choose_checkpoints(dir.path() / "nowhere").candidates.empty());
+}
+
+TEST_CASE("a checkpoint that could not be read counted as damaged and was saved over",
+          "[retention]") {
+  // Permissions do not bind root: a link to itself and the limit of open files stand for them.
+  const TempDir dir;
+  const fs::path older = save_one(dir.path(), 1, small_model());
+  const fs::path newer = save_one(dir.path(), 2, small_model());
+  for (const char* name : {"manifest.json", "rank-0000.h5", "index.h5"}) {
+    const fs::path file = newer / name;
+    fs::rename(file, dir.path() / "away");
+    fs::create_symlink(name, file);
+    for (const Failure& failure :
+         {failure_of([&] { static_cast<void>(choose_checkpoints(dir.path())); }),
+          failure_of([&] { static_cast<void>(find_checkpoint(dir.path())); })}) {
+      INFO(failure.text);
+      CHECK(failure.id == "checkpoint-unreadable");
+      CHECK(failure.exit_code == 5);
+      CHECK(contains(failure.text, file.string()));
+      CHECK(contains(failure.text, "errno 40"));
+      CHECK(contains(failure.text, "\n  fix   "));
+    }
+    const std::vector<CheckpointInfo> found = list_checkpoints(dir.path());
+    REQUIRE(found.size() == 2);
+    CHECK(found[0].complete);
+    CHECK_FALSE(found[0].unreadable);
+    CHECK_FALSE(found[1].complete);
+    CHECK(found[1].unreadable);
+    fs::remove(file);
+    // What is missing is damage: the older one takes its place.
+    CHECK(choose_checkpoints(dir.path()).candidates.front().path == older);
+    fs::rename(dir.path() / "away", file);
+  }
+  CHECK(choose_checkpoints(dir.path()).candidates.front().path == newer);
+}
+
+TEST_CASE("an unreadable checkpoint older than a readable one does not matter, and stays",
+          "[retention]") {
+  const TempDir dir;
+  const fs::path older = save_one(dir.path(), 1, small_model());
+  fs::rename(older / "manifest.json", dir.path() / "away");
+  fs::create_symlink("manifest.json", older / "manifest.json");
+  const fs::path newer = save_one(dir.path(), 2, small_model(), {.keep_last = 1});
+  CHECK(choose_checkpoints(dir.path()).candidates.size() == 1);
+  CHECK(find_checkpoint(dir.path()) == newer);
+  CHECK(fs::exists(older / "rank-0000.h5"));
+}
+
+TEST_CASE("a limit of open files is no damage", "[retention]") {
+  const TempDir dir;
+  const fs::path checkpoint = save_one(dir.path(), 1, small_model());
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit nothing{0, before.rlim_max};
+  std::vector<CheckpointInfo> found;
+  ::setrlimit(RLIMIT_NOFILE, &nothing);
+  const Failure state = failure_of([&] { static_cast<void>(read_state(checkpoint)); });
+  const Failure list = failure_of([&] { found = list_checkpoints(dir.path()); });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(state.id == "checkpoint-unreadable");
+  CHECK(contains(state.text, "errno 24"));
+  CHECK(list.id == "checkpoint-unreadable");
+  CHECK(found.empty());
+}
+
+TEST_CASE("a file of tensors that cannot be opened is no damage, one that is none is",
+          "[retention]") {
+  const TempDir dir;
+  const fs::path file = dir.path() / "rank-0000.h5";
+  const auto failure = [&] {
+    return failure_of([&] { const detail::H5File opened(file, detail::H5Access::read); });
+  };
+  CHECK(failure().id == "checkpoint-incomplete");
+  write_file(file, "no tensors");
+  CHECK(failure().id == "checkpoint-incomplete");
+  fs::remove(file);
+  fs::create_symlink("rank-0000.h5", file);
+  CHECK(failure().id == "checkpoint-unreadable");
+  CHECK(contains(failure().text, "errno 40"));
 }
 
 TEST_CASE("foreign folders and files are not checkpoints", "[retention]") {

@@ -2,6 +2,7 @@
 // store only.
 #include "comm/detail/group_check.hpp"
 
+#include "comm/detail/peers.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>
@@ -81,6 +82,36 @@ TEST_CASE("a configuration that differs is refused on every rank with one text",
   REQUIRE(results[2] == results[0]);
 }
 
+TEST_CASE("ranks that waited for one that had died did so until the end of init_timeout",
+          "[group-check]") {
+  const auto server = Store::host({}, 10s);
+  std::vector<std::string> results(2);
+  const auto start = std::chrono::steady_clock::now();
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        LaunchOptions launch;
+        launch.rank = rank;
+        launch.local_rank = rank;
+        launch.world_size = 3;
+        const auto store = Store::join(server->endpoint(), 60s);
+        const auto objection = check_group(*store, launch, {"build", "hash"}, 60s);
+        if (objection && !objection->mine) {
+          results[static_cast<std::size_t>(rank)] =
+              std::to_string(static_cast<int>(objection->kind)) + " " + objection->id + " " +
+              std::to_string(objection->rank) + " " + objection->message;
+        }
+      });
+    }
+    std::this_thread::sleep_for(300ms);
+    colossal::detail::report_failure(
+        *server, {colossal::detail::kLauncherRank, 2, 137, "peer-lost", "gone"});
+  }
+  CHECK(std::chrono::steady_clock::now() - start < 20s);
+  CHECK(results == std::vector<std::string>(2, "8 peer-lost 2 gone"));
+}
+
 TEST_CASE("keys that differ are named with both values", "[group-check]") {
   const Identity first{"build", "h0", "a.x = 1\nb = [1, 2]\nsame = 3\nold = 5\n"};
   const Identity second{"build", "h1", "a.x = 2\nb = [1, 3]\nsame = 3\nnew = y = z\n"};
@@ -116,7 +147,7 @@ TEST_CASE("a build that differs is refused", "[group-check]") {
   const auto results = check_all({{0, 0}, {1, 1, {"newer", "hash"}}}, 2, 10s);
   INFO(results[1]);
   REQUIRE(starts_with(results[1], "8 build-differs: rank 1 on "));
-  REQUIRE(results[1].find("runs build newer (protocol 4)") != std::string::npos);
+  REQUIRE(results[1].find("runs build newer (protocol 5)") != std::string::npos);
 }
 
 TEST_CASE("local ranks of one machine must differ", "[group-check]") {

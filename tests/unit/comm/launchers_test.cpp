@@ -262,7 +262,7 @@ TEST_CASE("what srun does not say is named", "[launchers]") {
 TEST_CASE("a batch script without srun is one process and is warned", "[launchers]") {
   const Variables script = {{"SLURM_JOB_ID", "9"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}};
   const std::string warning =
-      "[slurm-no-srun] running 1 process of a 8-task allocation; start with srun";
+      "[slurm-no-srun] running 1 process of an allocation of 8 tasks; start with srun";
   const LaunchOptions options = launch_of(script);
   CHECK(options.mode == "single");
   CHECK(options.world_size == 1);

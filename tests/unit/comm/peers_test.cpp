@@ -41,6 +41,7 @@ TEST_CASE("a beat is read as it was written", "[peers]") {
   static_cast<void>(progress.next_beat());
   const Beat beat = colossal::detail::parse_beat(colossal::detail::to_text(progress.next_beat()));
   CHECK(beat.count == 2);
+  CHECK(beat.time > 1'700'000'000);
   CHECK(beat.phase == "step 3 forward");
   CHECK(beat.entered.at("data").op == "all_reduce");
   CHECK(beat.entered.at("data").sequence == 7);
@@ -65,6 +66,27 @@ TEST_CASE("ranks that never entered are blamed, with their phase", "[peers]") {
   CHECK(blamed.text ==
         "rank 2 never entered all_reduce #12 of group data (it is in 'data loading'); "
         "rank 5 never entered all_reduce #12 of group data (it is in 'starting')");
+}
+
+TEST_CASE("a rank that was stopped was said to be in a phase long past", "[peers]") {
+  Beat running = beat_of("step 40 forward", "all_reduce", 12);
+  running.time = 1'000'000'012.3;
+  Beat stopped = beat_of("waiting for all ranks", "all_reduce", 11);
+  stopped.time = 1'000'000'000.2;
+  Beat late = beat_of("step 40 data", "all_reduce", 11);
+  late.time = 1'000'000'010.5;  // one heartbeat behind
+  CHECK(
+      blame(kTwelfth, {0, 1, 2}, {running, stopped, late}).text ==
+      "rank 1 never entered all_reduce #12 of group data (silent for 12 s, last heard in 'waiting "
+      "for all ranks'); rank 2 never entered all_reduce #12 of group data (it is in 'step 40 "
+      "data')");
+  const auto store = Store::host({}, 10s);
+  colossal::detail::publish_beat(*store, 0, running);
+  colossal::detail::publish_beat(*store, 1, stopped);
+  const Failure failure{0, 1, 8, "collective-timeout", "rank 1 hangs"};
+  CHECK(colossal::detail::with_phases(failure, *store, 3).phases ==
+        std::vector<std::string>{
+            "step 40 forward", "waiting for all ranks (its last word, 12 s old)", ""});
 }
 
 TEST_CASE("a rank that entered another collective is blamed", "[peers]") {

@@ -5,17 +5,113 @@
 #include "comm/detail/file_rendezvous.hpp"
 #include "comm/detail/local_job.hpp"
 #include "core/error.hpp"
+#include "core/system.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
+#include <array>
+#include <atomic>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdexcept>
 #include <string>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <thread>
 #include <vector>
 
+using colossal::Descriptor;
 using colossal::Error;
 using colossal::detail::Store;
 using namespace std::chrono_literals;
+
+namespace {
+
+/// A program that listens on a port of its own and takes connections without a word.
+class SilentListener {
+ public:
+  SilentListener() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(::bind(socket_.get(), generic, sizeof address) == 0);
+    REQUIRE(::listen(socket_.get(), 8) == 0);
+    socklen_t length = sizeof address;
+    ::getsockname(socket_.get(), generic, &length);
+    port_ = ntohs(address.sin_port);
+  }
+  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] int next() const {
+    return ::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+  }
+
+ private:
+  Descriptor socket_;
+  int port_ = 0;
+};
+
+/// Passes one connection on to a server until it is stopped; then it holds both and is silent, as a
+/// process is that was stopped by a signal.
+class Relay {
+ public:
+  explicit Relay(int server_port) : server_port_(server_port), thread_([this] { run(); }) {}
+  ~Relay() {
+    pass_ = false;
+    thread_.join();
+  }
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+  [[nodiscard]] int port() const { return listener_.port(); }
+  void stop() { pass_ = false; }
+
+ private:
+  void run() {
+    near_ = Descriptor(listener_.next());
+    far_ = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(server_port_));
+    static_cast<void>(::connect(far_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address));
+    while (pass_) {
+      std::array<pollfd, 2> ends{{{near_.get(), POLLIN, 0}, {far_.get(), POLLIN, 0}}};
+      ::poll(ends.data(), ends.size(), 10);
+      copy(ends[0], far_);
+      copy(ends[1], near_);
+    }
+  }
+  void copy(const pollfd& from, const Descriptor& to) {
+    std::array<char, 4096> bytes{};
+    if (!pass_ || (from.revents & POLLIN) == 0) {
+      return;
+    }
+    const ssize_t count = ::recv(from.fd, bytes.data(), bytes.size(), 0);
+    if (count > 0) {
+      static_cast<void>(::send(to.get(), bytes.data(), static_cast<std::size_t>(count), 0));
+    }
+  }
+
+  int server_port_;
+  SilentListener listener_;
+  Descriptor near_;
+  Descriptor far_;
+  std::atomic<bool> pass_{true};
+  std::thread thread_;
+};
+
+template <class Call>
+Error error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return Error(error);
+  }
+  FAIL("no error");
+  throw std::logic_error("not reached");
+}
+
+}  // namespace
 
 TEST_CASE("texts set through one connection are read through another", "[store]") {
   const auto server = Store::host({}, 10s);
@@ -131,6 +227,49 @@ TEST_CASE("a server that does not answer is named with the time waited", "[store
     CHECK(std::string(error.what()).find("127.0.0.1:" + std::to_string(port) + " within 0.3 s") !=
           std::string::npos);
   }
+}
+
+TEST_CASE("a foreign program on the port held a rank for ever", "[store]") {
+  const SilentListener foreign;
+  const auto start = std::chrono::steady_clock::now();
+  const Error error =
+      error_of([&] { static_cast<void>(Store::join({"127.0.0.1", foreign.port(), ""}, 300ms)); });
+  CHECK(std::chrono::steady_clock::now() - start < 10s);
+  CHECK(error.id() == "rendezvous");
+  CHECK(error.exit_code() == 8);
+  const std::string text = error.what();
+  CHECK(text.find("127.0.0.1:" + std::to_string(foreign.port()) + " within 0.3 s") !=
+        std::string::npos);
+  CHECK(text.find("takes the connection there and says nothing)\n  fix   ") != std::string::npos);
+}
+
+TEST_CASE("a server that stopped after the first word held a rank for ever", "[store]") {
+  const auto server = Store::host({}, 10s);
+  Relay relay(server->endpoint().port);
+  const auto client = Store::join({"127.0.0.1", relay.port(), ""}, 1s);
+  client->set("key", "value");
+  CHECK(client->get("key") == "value");
+  relay.stop();
+  const auto start = std::chrono::steady_clock::now();
+  const Error first = error_of([&] { static_cast<void>(client->get("key")); });
+  const Error second = error_of([&] { static_cast<void>(client->wait("key", 60s)); });
+  CHECK(std::chrono::steady_clock::now() - start < 10s);  // the second is told at once
+  for (const Error& error : {first, second}) {
+    CHECK(error.id() == "store-lost");
+    CHECK(error.exit_code() == 8);
+  }
+  CHECK(std::string(first.what()).find("not within 1 s") != std::string::npos);
+}
+
+TEST_CASE("a connection that waits without end outlasts a pause of the server", "[store]") {
+  const auto server = Store::host({}, 10s);
+  const auto client = Store::join(server->endpoint(), 100ms);
+  client->wait_without_end();
+  const std::jthread late([&] {
+    std::this_thread::sleep_for(1500ms);
+    server->set("late", "text");
+  });
+  CHECK(client->wait("late", 60s));
 }
 
 TEST_CASE("a server that ends is noticed", "[store]") {

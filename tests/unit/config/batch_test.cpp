@@ -186,7 +186,7 @@ std::vector<std::pair<std::string, std::int64_t>> offers_of(const std::string& f
   std::string name;
   for (std::string word; words >> word;) {
     const bool number = word.find_first_not_of("0123456789") == std::string::npos;
-    if (word == "processes:") {
+    if (word == "processes:" || word == "process:") {
       offers.back().first = "processes";
       words.ignore(1000, '|');  // how to start them
     } else if (number) {

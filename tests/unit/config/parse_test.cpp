@@ -149,6 +149,27 @@ TEST_CASE("merging replaces leaves and keeps the rest", "[config]") {
   CHECK(merged("{a: 1}", "{}") == "{a: 1}");
 }
 
+TEST_CASE("escapes of two bytes are whole characters", "[config]") {
+  detail::Report report;
+  const auto root =
+      detail::parse_yaml("a: \"x\\_y\\Nz\\xe9\xc3\xa9\"\nb: \"\\_\"\n", {}, false, report);
+  REQUIRE(root.has_value());
+  CHECK(root->children.at(0).text == "x\xc2\xa0y\xc2\x85z\xc3\xa9\xc3\xa9");
+  CHECK(root->children.at(1).text == "\xc2\xa0");
+}
+
+TEST_CASE("a block of lines is known from a text in quotes", "[config]") {
+  detail::Report report;
+  const auto root = detail::parse_yaml(
+      "a: |\n  1\nb: >-\n  2\nc: \"3\"\nd: '4'\ne: 5\nf: \"|\"\ng: &x |\n  6\n", {}, false, report);
+  REQUIRE(root.has_value());
+  std::string forms;
+  for (const Node& node : root->children) {
+    forms += node.block ? "b" : node.quoted ? "q" : "p";
+  }
+  CHECK(forms == "bbqqpqb");
+}
+
 TEST_CASE("long values are shortened for messages, never inside a character", "[config]") {
   detail::Report report;
   std::string text = "a: \"";

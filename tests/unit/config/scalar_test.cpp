@@ -120,6 +120,15 @@ TEST_CASE("reals are plain decimal numbers", "[config]") {
     CHECK(std::holds_alternative<Problem>(parse_real(text)));
   }
   CHECK(real("+0.5") == 0.5);
+  for (const char* text : {"1e400", "-1e400", "1e-400", "+1e999"}) {
+    INFO(text);
+    const auto parsed = parse_real(text);
+    REQUIRE(std::holds_alternative<Problem>(parsed));
+    CHECK(std::get<Problem>(parsed).message ==
+          std::string("'") + text + "' is beyond the numbers of 64 bits");
+  }
+  CHECK(std::holds_alternative<double>(parse_real("1e308")));
+  CHECK(std::holds_alternative<double>(parse_real("1e-307")));
   CHECK(fix_of(parse_real("1,5")) == "use a decimal point");
 }
 

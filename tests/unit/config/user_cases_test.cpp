@@ -24,6 +24,16 @@ std::string with_train(const std::string& train) {
   return text.replace(at, text.find('\n', at) - at, "train: {" + train + "}");
 }
 
+Diagnostic sole_finding(const std::string& base,
+                        std::vector<std::string> sets,
+                        std::int64_t world = 0) {
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(base, options(std::move(sets), world));
+  INFO(render(loaded.diagnostics));
+  REQUIRE(loaded.diagnostics.size() == 1);
+  return loaded.diagnostics[0];
+}
+
 }  // namespace
 
 TEST_CASE("C1 row 1: a misplaced key is an error with its place and the right key", "[config]") {
@@ -178,6 +188,61 @@ TEST_CASE("C1 row 20: a micro-batch over the global batch is said in plain words
       box.load(with_train("steps: 5, global_batch_size: 4, micro_batch_size: 8"), options({}, 1));
   CHECK(contains(only(loaded, "batch-mismatch").message,
                  "micro_batch_size 8 on 1 replica is more than global_batch_size 4"));
+}
+
+TEST_CASE("numbers of things are said in the right number", "[config]") {
+  const auto message = [](std::vector<std::string> sets, std::int64_t world) {
+    return sole_finding(kSynthetic, std::move(sets), world).message;
+  };
+  CHECK(message({"train.steps=null", "train.tokens=1"}, 1) ==
+        "1 token is rounded up to 1 step of 256");
+  CHECK(message({"train.steps=null", "train.samples=2"}, 1) ==
+        "2 samples are rounded up to 1 step of 4");
+  CHECK(message({"logging.ranks=[3]"}, 1) ==
+        "logging.ranks names rank 3, but the run has 1 process");
+  CHECK(message({"logging.ranks=[3]"}, 2) ==
+        "logging.ranks names rank 3, but the run has 2 processes");
+  CHECK(message({"train.steps=1", "scheduler={type: cosine, warmup_steps: 3}"}, 1) ==
+        "warmup_steps 3 exceeds the 1 step of the run");
+}
+
+TEST_CASE("a batch that does not fit and a mesh that does not are told together", "[config]") {
+  const std::vector<std::string> sets = {"parallel.data=4",
+                                         "train={steps: 4, global_batch_size: 2}"};
+  const ConfigSandbox box;
+  const Loaded loaded = box.load(kSynthetic, options(sets, 2));
+  REQUIRE(loaded.diagnostics.size() == 2);
+  CHECK(loaded.diagnostics[0].id == "world-size");
+  CHECK(loaded.diagnostics[1].id == "batch-mismatch");
+  // --nproc 2, which the start had, is no way out.
+  CHECK(loaded.diagnostics[1].fix.find("nproc") == std::string::npos);
+  CHECK(loaded.diagnostics[1].fix.find("global_batch_size: 4") != std::string::npos);
+  CHECK(sole_finding(kSynthetic, sets, 4).id == "batch-mismatch");
+}
+
+TEST_CASE("what is wrong with a value's form is shown as it was written", "[config]") {
+  const Diagnostic quoted = sole_finding(kSynthetic, {"train.steps=\"4\""});
+  CHECK(quoted.id == "quoted-number");
+  CHECK(quoted.message == "train.steps: \"4\" is text, because of its quotes");
+  CHECK(quoted.value == "\"4\"");
+  CHECK(quoted.fix == "remove the quotes");
+  for (const std::string block : {"|\n    1\n", "|-\n    1\n", ">\n    1\n"}) {
+    const Diagnostic lines = sole_finding(kSynthetic + "eval:\n  every_steps: " + block, {});
+    CHECK(lines.id == "quoted-number");
+    CHECK(lines.message == "eval.every_steps: '1' is text, as a block after | or >");
+    CHECK(lines.fix == "write the value behind its key, on the same line");
+  }
+  const Diagnostic truth = sole_finding(kSynthetic + "checkpoint:\n  at_end: |\n    true\n", {});
+  CHECK(truth.id == "bad-bool");
+  CHECK(truth.message == "checkpoint.at_end: 'true' is text, as a block after | or >");
+  const Diagnostic twice = sole_finding(kSynthetic, {"eval={at_start: true, at_start: false}"});
+  CHECK(twice.id == "duplicate-key");
+  CHECK(twice.fix == "remove one of the two");
+  const Diagnostic unknown = sole_finding(kText, {"data.train=[{path: a.txt, wieght: 1}]"});
+  CHECK(unknown.id == "unknown-key");
+  CHECK(unknown.message.ends_with("did you mean `weight`?"));
+  CHECK(sole_finding(kText, {"data.train=[{path: a.txt, zzz: 1}]"}).message ==
+        "`zzz` is not a key of `data.train[0]`");
 }
 
 }  // namespace colossal::test

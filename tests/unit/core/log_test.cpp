@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
+#include <fstream>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -251,6 +252,31 @@ TEST_CASE("a log goes on when a full disk has space again", "[log]") {
   CHECK(kept == "before\n");
   log::info("after");
   CHECK(folder.text().ends_with("\nafter\n"));
+}
+
+TEST_CASE("lines for a log file that cannot be written were lost without a word", "[log]") {
+  const TempDir folder;
+  const fs::path seen = folder.path() / "stderr";
+  const fs::path logs = folder.path() / "logs";
+  std::ofstream(logs) << "a file in the place of the folder";
+  std::fflush(stderr);
+  const int before = ::dup(STDERR_FILENO);
+  const int file = ::open(seen.c_str(), O_CREAT | O_WRONLY, 0600);
+  ::dup2(file, STDERR_FILENO);
+  log::configure({log::Level::info, 1, logs});
+  log::info("first");
+  log::info("second");
+  fs::remove(logs);
+  log::info("third");
+  fs::remove_all(logs);
+  log::configure({});
+  std::fflush(stderr);
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  ::close(file);
+  const std::string told = read_text(seen);
+  CHECK(told == "[rank 1] warning: [log] " + log::file_of(logs, 1).string() +
+                    ": lines are lost: Not a directory\n");
 }
 
 TEST_CASE("threads write whole lines", "[log]") {

@@ -4,8 +4,11 @@
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
+#include <array>
 #include <fcntl.h>
 #include <fstream>
+#include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -78,6 +81,54 @@ TEST_CASE("what cannot be opened or read says why", "[system]") {
   CHECK_FALSE(read_file("/proc/self/mem", error).has_value());
   CHECK(error == std::errc::io_error);
   CHECK(read_text("/proc/self/mem").empty());
+}
+
+TEST_CASE("what can be read only once is read once, and kept for who asks again", "[system]") {
+  const test::TempDir folder;
+  const auto pipe = folder.path() / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::thread writer([&] { std::ofstream(pipe) << "a: 1\n"; });
+  std::error_code error;
+  CHECK(read_file(pipe, error) == "a: 1\n");
+  writer.join();
+  CHECK(read_file(pipe, error) == "a: 1\n");  // nobody writes any more: this would wait for ever
+  CHECK(read_text(pipe) == "a: 1\n");
+  CHECK(kept_files().value.find(":" + pipe.string() + "\n") != std::string::npos);
+  std::ofstream(folder.path() / "file") << "1";
+  CHECK(read_text(folder.path() / "file") == "1");
+  std::ofstream(folder.path() / "file") << "2";
+  CHECK(read_text(folder.path() / "file") == "2");  // a file on disk may change
+}
+
+TEST_CASE("children find the kept texts by their descriptors", "[system]") {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  REQUIRE(::write(ends[1], "b: 2\n", 5) == 5);
+  ::close(ends[1]);
+  const std::string name = "/dev/fd/" + std::to_string(ends[0]);
+  CHECK(read_text(name) == "b: 2\n");
+  ::close(ends[0]);
+  const std::string entries = kept_files().value;
+  const std::size_t at = entries.find(":" + name + "\n");
+  REQUIRE(at != std::string::npos);
+  const std::size_t begin = at == 0 ? 0 : entries.rfind('\n', at - 1) + 1;
+  const std::string number = entries.substr(begin, at - begin);
+  CHECK(::fcntl(std::stoi(number), F_GETFD) == 0);  // inherited: not closed on exec
+  const std::string copy = "/proc/self/fd/" + number;
+  CHECK(read_text(copy) == "b: 2\n");
+}
+
+TEST_CASE("nothing lies beside an open descriptor", "[system]") {
+  for (const char* name : {"/dev/stdin", "/dev/fd/63", "/proc/self/fd/0", "/dev//stdin"}) {
+    INFO(name);
+    CHECK(names_descriptor(name));
+    CHECK(folder_of(name).empty());
+  }
+  for (const char* name : {"/dev/shm/a.yaml", "/dev/stdin2/a", "a.yaml", "/proc/self/fdinfo/0"}) {
+    INFO(name);
+    CHECK_FALSE(names_descriptor(name));
+    CHECK(folder_of(name) == std::filesystem::path(name).parent_path());
+  }
 }
 
 TEST_CASE("the program names itself so that a shell here finds it", "[system]") {

@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -141,6 +142,60 @@ TEST_CASE("missing, unreadable and empty files are told apart", "[data]") {
   if (::geteuid() != 0) {  // root may read everything
     std::filesystem::permissions(file, std::filesystem::perms::none);
     CHECK(id_of(file) == "data-unreadable");
+  }
+}
+
+TEST_CASE("a pipe in the place of a data file blocked for ever", "[data]") {
+  const TempDir folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto refusal = [](const std::string& path) {
+    const Error error = error_of([&] { open(text_config({path}, 4), Split::train); });
+    CHECK(error.id() == "data-unreadable");
+    CHECK(error.exit_code() == 4);
+    return std::string(error.what());
+  };
+  CHECK_THAT(refusal(pipe),
+             Contains("'" + pipe + "' is a pipe, not a file") && Contains("\n  fix "));
+  CHECK_THAT(refusal("/dev/zero"), Contains("'/dev/zero' is a device, not a file"));
+  CHECK_THAT(refusal(folder.path().string()),
+             Contains("is a directory, not a file\n  fix   name the files in it"));
+}
+
+TEST_CASE("a file that shrank while it was in use ended the process by a signal", "[data]") {
+  const TempDir folder;
+  const std::string file = write_file(folder.path(), "a.txt", std::string(20'000, 'a'));
+  const auto set = open(text_config({file}, 4), Split::train);
+  const std::array<std::int64_t, 1> last = {set->size() - 1};
+  CHECK(row_of(set->read(last), "tokens", 0) == std::vector<std::int64_t>(4, 'a'));
+  std::filesystem::resize_file(file, 100);
+  const Error error = error_of([&] { (void)set->read(last); });
+  CHECK(error.id() == "data-unreadable");
+  CHECK(error.exit_code() == 4);
+  CHECK_THAT(error.what(), Contains(file) && Contains("has shrunk from 20000 to 100 bytes"));
+}
+
+TEST_CASE("a file that another one replaces or that is removed stays readable", "[data]") {
+  const TempDir folder;
+  const std::string file = write_file(folder.path(), "a.txt", std::string(20'000, 'a'));
+  const auto set = open(text_config({file}, 4), Split::train);
+  const std::array<std::int64_t, 1> last = {set->size() - 1};
+  std::filesystem::rename(write_file(folder.path(), "b.txt", "short"), file);
+  CHECK(row_of(set->read(last), "tokens", 0) == std::vector<std::int64_t>(4, 'a'));
+  std::filesystem::remove(file);
+  CHECK(row_of(set->read(last), "tokens", 0) == std::vector<std::int64_t>(4, 'a'));
+}
+
+TEST_CASE("errors of data files say what to do in a line of their own", "[data]") {
+  const TempDir folder;
+  const std::string empty = write_file(folder.path(), "empty.txt", "");
+  const std::string zero = write_file(folder.path(), "zero.txt", std::string_view("abc\0def", 7));
+  const std::vector<std::vector<std::string>> bad = {
+      {}, {empty}, {zero}, {folder.path().string()}, {(folder.path() / "*.md").string()}};
+  for (const std::vector<std::string>& files : bad) {
+    const Error error = error_of([&] { open(text_config(files, 4), Split::train); });
+    INFO(error.what());
+    CHECK(std::string(error.what()).find("\n  fix   ") != std::string::npos);
   }
 }
 

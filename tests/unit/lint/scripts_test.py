@@ -247,9 +247,9 @@ class Sample(Folder):
                            f'if [ "$1" = generate ]; then echo "And so on"; exit; fi\n{training}\n', encoding="utf-8")
         program.chmod(0o755)
 
-    def config(self, *comments):
+    def config(self, *comments, encoding="utf-8", newline=None):
         path = self.folder / "a.yaml"
-        path.write_text("".join(f"# {comment}\n" for comment in comments) + "version: 1\n", encoding="utf-8")
+        path.write_text("".join(f"# {comment}\n" for comment in comments) + "version: 1\n", encoding=encoding, newline=newline)
         return path
 
     def train(self, *arguments, **options):
@@ -259,7 +259,7 @@ class Sample(Folder):
         return (self.folder / "build" / "cpu" / "colossal-train.calls").read_text(encoding="utf-8").splitlines()
 
     def test_a_run_ends_with_a_text_by_the_model_it_made(self):
-        config = self.config("sample: And God said", "more")
+        config = self.config("sample: And God said", "more", encoding="utf-8-sig", newline="\r\n")  # as other systems do
         done = self.train(config, "--nproc", "1")
         self.assertEqual((done.returncode, done.stdout), (0, self.SUMMARY + "\n"), done.stderr)
         self.assertTrue(done.stderr.endswith("\nAnd so on\n"), done.stderr)

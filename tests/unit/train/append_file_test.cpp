@@ -9,6 +9,7 @@
 #include <csignal>
 #include <string>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 namespace colossal::test {
 namespace {
@@ -47,6 +48,16 @@ TEST_CASE("records are added behind what is there, in folders made for them", "[
   }
   AppendFile(path).append("three\n");
   CHECK(read_text(path) == "one\ntwo\nthree\n");
+}
+
+TEST_CASE("a pipe that nobody reads does not stop the run", "[append_file]") {
+  const TempDir folder;
+  const std::filesystem::path path = folder.path() / "pipe";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  log::configure({.level = log::Level::error, .rank = 0, .folder = folder.path()});
+  AppendFile(path).append("lost\n");
+  log::configure({});
+  CHECK(std::filesystem::is_fifo(path));
 }
 
 TEST_CASE("a record that does not fit leaves nothing, later ones go on", "[append_file]") {

@@ -1,6 +1,10 @@
 // Are the rules that wait for the data found all at once, each at its key?
+#include "core/error.hpp"
 #include "support/catch.hpp"
 #include "train/data.hpp"
+#include "train/plan_report.hpp"
+
+#include <fmt/format.h>
 
 #include <string>
 
@@ -114,6 +118,57 @@ TEST_CASE("a batch that waits for the number of processes is not judged", "[data
   CHECK(found(loaded_with("train: {steps: 2, micro_batch_size: 64}\n"
                           "optimizer: {type: adamw, lr: 1e-3, no_decay: ['zz']}\n",
                           0)) == "pattern-unused 5:46 zz; 3");
+}
+
+TEST_CASE("a part of a step that epochs leave becomes a step, and is said", "[data_check]") {
+  const auto epochs = [](const std::string& count) {
+    return found(loaded_with("train: {epochs: " + count +
+                             ", global_batch_size: 6}\noptimizer: {type: adamw, lr: 1e-3}\n"));
+  };
+  CHECK(epochs("1") == "0");
+  CHECK(epochs("0.3") == "0");  // 18 samples are 3 steps
+  CHECK(epochs("1.1") == "0");
+  CHECK(epochs("0.001") == "tokens-not-multiple 4:17 0.001; 0");
+  CHECK(epochs("0.25") == "tokens-not-multiple 4:17 0.25; 0");
+  const Loaded quarter = loaded_with(
+      "train: {epochs: 0.25, global_batch_size: 6}\noptimizer: {type: adamw, lr: 1e-3}\n");
+  const OpenedData data = open_data(quarter.config);
+  const DataFindings findings = check_with_data(quarter, *data.train);
+  REQUIRE(findings.diagnostics.size() == 1);
+  CHECK(findings.diagnostics.front().severity == Diagnostic::Severity::note);
+  CHECK(findings.diagnostics.front().message ==
+        "0.25 epochs of 60 samples are rounded up to 3 steps of 6");
+  CHECK(make_plan(quarter.config, 60).steps_note == "rounded up from 0.25 epochs");
+}
+
+TEST_CASE("all data files that are missing are told at once", "[data_check]") {
+  Loaded loaded = loaded_with(kTrain + "optimizer: {type: adamw, lr: 1e-3}\n");
+  Config config = loaded.config;
+  config.data.type = DataType::text;
+  config.data.tokenizer = TokenizerConfig{};
+  config.model.vocab_size = 256;
+  config.data.train = {{.path = "/none/a.txt", .weight = {}},
+                       {.path = "/none/*.txt", .weight = {}}};
+  config.data.eval = {{.path = "/none/b.txt", .weight = {}}};
+  const auto told = [&] {
+    try {
+      static_cast<void>(open_data(config));
+    } catch (const Error& error) {
+      return fmt::format("{} {} {}: {}", error.exit_code(), error.id(), error.key(), error.what());
+    }
+    return std::string();
+  };
+  const std::string both = told();
+  INFO(both);
+  CHECK(both.starts_with("4 file-not-found data.train: 2 data files do not exist\n"));
+  CHECK(both.find("\n  data.train  /none/a.txt\n  data.eval  /none/b.txt\n  fix   ") !=
+        std::string::npos);
+  config.data.train.erase(config.data.train.begin());
+  CHECK(told().find("no file matches '/none/*.txt'") != std::string::npos);
+  config.data.train = {{.path = "/none/a.txt", .weight = {}}};
+  config.data.eval.clear();
+  config.eval = {};
+  CHECK(told().starts_with("4 file-not-found data.train: data file '/none/a.txt' does not exist"));
 }
 
 TEST_CASE("evaluation data are opened only if something evaluates", "[data_check]") {

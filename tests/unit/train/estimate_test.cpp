@@ -302,6 +302,29 @@ TEST_CASE("a device of a known size does not hide what the host lacks", "[estima
   CHECK_THAT(host->text, Catch::Matchers::Contains("of host memory for 2 processes, and this"));
 }
 
+TEST_CASE("what is over names the key that says how much there is", "[estimate]") {
+  PlanReport plan;
+  RankBytes& rank = plan.ranks.emplace_back(RankBytes{.weights = 100, .host = 1000});
+  Config config = tiny_gpt();
+  config.run.device = DeviceKind::cpu;
+  const auto key = [&] { return overrun(plan, capacity_of(config)).value().key; };
+  config.run.device_memory = 99;
+  CHECK(key() == "run.device_memory");
+  config.run.device_memory = 100;
+  GeminiConfig& gemini = config.parallel.gemini.emplace();
+  gemini.host_memory = 999;
+  CHECK(key() == "parallel.gemini.host_memory");
+  rank.slack = -1;  // of what the placement lets gathered weights take
+  gemini.placement = Placement::automatic;
+  CHECK(key() == "run.device_memory");
+  gemini.placement = Placement::constant;
+  CHECK(key() == "parallel.gemini.const_budget");
+  rank.slack.reset();
+  gemini.host_memory.reset();
+  rank.host = std::int64_t{1} << 60U;
+  CHECK(key().empty());  // none says what a machine has
+}
+
 TEST_CASE("what auto moves after a step lies in the host's memory before it", "[estimate]") {
   Config config = tiny_gpt();
   config.run.device_memory = 64 << 20;
@@ -335,9 +358,42 @@ TEST_CASE("the capacity is the device's, and the machine's where tensors lie the
   CHECK(device.device == 12345);
   CHECK(device.host == host.host);  // a simulated device lies in host memory
   CHECK_FALSE(device.apart);
+  // Where there is no GPU, auto trains in host memory, whatever size a "device" there is given.
   config.run.device = DeviceKind::automatic;
-  CHECK(capacity_of(config).apart);
+  const GpuSurvey survey = survey_gpus();
+  const bool has_gpu = survey.built_for != 0 && !survey.gpus.empty();
+  CHECK(capacity_of(config).apart == has_gpu);
   CHECK(capacity_of(config).host == host.host);
+  config.run.device_memory.reset();
+  CHECK(capacity_of(config).apart == has_gpu);
+  // A plan for GPUs, which may be elsewhere, has two memories, whether their size is known or not.
+  config.run.device = DeviceKind::cuda;
+  CHECK(capacity_of(config).apart);
+  config.run.device_memory = 12345;
+  CHECK(capacity_of(config).apart);
+}
+
+TEST_CASE("host memory of a plan follows from where the run computes, not from a device's size",
+          "[estimate]") {
+  Config config = tiny_gpt();
+  config.train.precision = Precision::bf16;
+  config.train.gradient_accumulation = 2;
+  config.parallel.gemini.emplace();
+  config.parallel.gemini->placement = Placement::fixed;
+  config.parallel.gemini->offload_optim_frac = 1;
+  const auto host = [&](DeviceKind device, std::optional<std::int64_t> memory) {
+    config.run.device = device;
+    config.run.device_memory = memory;
+    return make_plan(config, 0).ranks.front().host;
+  };
+  const std::int64_t size = 100'000'000;
+  const std::int64_t of_cpu = host(DeviceKind::cpu, size);
+  const std::int64_t of_gpu = host(DeviceKind::cuda, size);
+  CHECK(of_gpu > of_cpu);  // copies that cross to the device
+  CHECK(host(DeviceKind::cuda, {}) == of_gpu);
+  const GpuSurvey survey = survey_gpus();
+  const bool has_gpu = survey.built_for != 0 && !survey.gpus.empty();
+  CHECK(host(DeviceKind::automatic, size) == (has_gpu ? of_gpu : of_cpu));
 }
 
 }  // namespace colossal::test

@@ -42,6 +42,9 @@ class HookedRun {
   void run(const RunState& state = {}) {
     log::configure({.level = log::Level::info, .rank = 0, .folder = folder_.path() / "logs"});
     const std::unique_ptr<RunDir> run_dir = RunDir::open(folder_.path(), 0);
+    if (saves_fail) {  // not before: a run does not begin in such a folder
+      std::ofstream(folder_.path() / "checkpoints") << "a file where a folder should be";
+    }
     Trainer trainer(build(config_, context_, state), state);
     const std::unique_ptr<World> world = World::connect({}, {}, {});
     add_standard_hooks(trainer, run_dir.get(), *world);
@@ -94,6 +97,7 @@ class HookedRun {
   }
 
   std::vector<StepReport> reports;
+  bool saves_fail = false;
   double hook_seconds = 0;
   double loop_seconds = 0;
   double side_seconds = 0;
@@ -332,7 +336,7 @@ TEST_CASE("failed saves are survived until three in a row or the end", "[hooks]"
   Config config = tiny_gpt();
   config.checkpoint.every_steps = 1;
   HookedRun run(config);
-  std::ofstream(run.folder() / "checkpoints") << "a file where a folder should be";
+  run.saves_fail = true;
   try {
     run.run();
     FAIL("survived");
@@ -348,7 +352,7 @@ TEST_CASE("failed saves are survived until three in a row or the end", "[hooks]"
 
 TEST_CASE("a failed final save ends the run", "[hooks]") {
   HookedRun run(tiny_gpt());
-  std::ofstream(run.folder() / "checkpoints") << "a file where a folder should be";
+  run.saves_fail = true;
   CHECK_THROWS_AS(run.run(), Error);
   CHECK(run.reports.size() == 6);
 }

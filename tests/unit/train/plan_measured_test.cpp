@@ -1,9 +1,19 @@
 // Is the plan's memory what a run takes? Random configurations, measured by the counting allocator.
 #include "memory/device_memory.hpp"
+#include "mesh/dtype.hpp"
 #include "support/catch.hpp"
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
+#include "train/model.hpp"
 #include "train/plan_report.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <array>
 #include <cstdint>
@@ -101,14 +111,112 @@ std::string describe(const Config& config) {
       config.parallel.zero.prefetch);
 }
 
+/// Small products on one thread, until it goes: others cost more than they help.
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = at::get_num_threads();
+};
+
+/// What a block of a micro-batch was seen to hold, as BlockCost counts it.
+struct Held {
+  std::int64_t kept = 0, forward = 0, backward = 0;
+};
+
+Batch batch_of(const BatchShape& shape) {
+  const at::Tensor tokens_bs = at::zeros({shape.batch, shape.sequence}, at::kLong);
+  Batch batch;
+  batch.fields = {{"tokens", tokens_bs}, {"labels", tokens_bs}};
+  batch.loss.factor = 1;
+  return batch;
+}
+
+/// Runs a block whose input and output are `hidden_bsh` forward and backward.
+Held measure(Block& block, const at::Tensor& hidden_bsh, const Batch& batch) {
+  DeviceMemory& memory = device_memory();
+  const auto boundary = static_cast<std::int64_t>(hidden_bsh.nbytes());
+  Activation in;
+  in.set("hidden", hidden_bsh.clone().requires_grad_(true));
+  const std::int64_t start = memory.use().current - boundary;  // the input is kept
+  memory.reset_peak();
+  Activation out = block.forward(in, batch);
+  const bool ends = out.loss_sum.defined();
+  Held held;
+  held.forward = memory.use().peak - start;
+  held.kept = memory.use().current - start - (ends ? 0 : boundary);
+  const torch::autograd::edge_list roots = {
+      torch::autograd::impl::gradient_edge(ends ? out.loss_sum : out["hidden"])};
+  const torch::autograd::variable_list gradients = {ends ? at::ones_like(out.loss_sum)
+                                                         : at::ones_like(hidden_bsh)};
+  out = {};
+  const std::int64_t before = memory.use().current;
+  memory.reset_peak();
+  (void)torch::autograd::Engine::get_default_engine().execute(
+      roots, gradients, /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/true, {});
+  held.backward = memory.use().peak - before;
+  return held;
+}
+
 }  // namespace
 
-TEST_CASE("the plan of any configuration is within 4 % of the measured peak", "[plan]") {
+TEST_CASE("a block of any model holds what its cost says", "[plan]") {
   (void)device_memory();
-  Random random(11);
+  const OneThread quick;
+  Random random(1);
+  for (int round = 0; round < 60; ++round) {
+    Config config = random_config(random);
+    config.parallel.zero = {};
+    config.parallel.gemini.reset();
+    const BatchShape shape{.batch = 1, .sequence = config.data.seq_length};
+    INFO(round << ": " << describe(config));
+    const ParallelContext context(config);
+    const LiveModel model = build_model(config, context);
+    const Batch batch = batch_of(shape);
+    const at::Tensor hidden_bsh =
+        at::ones({1, shape.sequence, config.model.hidden_size}, dtype(config.train.precision));
+    const auto last = static_cast<int>(model.blocks.size()) - 1;
+    model.store->begin_gradients();
+    for (const int number : {1, last}) {
+      INFO("block " << number);
+      Block& block = *model.blocks[static_cast<std::size_t>(number)];
+      const BlockCost cost = block.cost(shape);
+      model.store->acquire(number, BlockUse::backward);
+      (void)measure(block, hidden_bsh, batch);  // what libraries take once
+      const Held held = measure(block, hidden_bsh, batch);
+      const auto near = [](std::int64_t bytes) {
+        return Approx(static_cast<double>(bytes)).epsilon(0.015);
+      };
+      CHECK(static_cast<double>(cost.activation_bytes) == near(held.kept));
+      CHECK(static_cast<double>(cost.activation_bytes + cost.boundary_bytes + cost.forward_bytes) ==
+            near(held.forward));
+      CHECK(static_cast<double>(cost.backward_bytes + held.kept) ==
+            near(held.backward + held.kept));
+      model.store->release(number);
+    }
+  }
+}
+
+TEST_CASE("the plan of any configuration is within 3 % of the measured peak", "[plan]") {
+  (void)device_memory();
+  const OneThread quick;
+  // Of those after the first, plans of small models had 4 to 6 % too much or too little: attention
+  // in 16 bits, results that forward holds although they are computed again, segments that run
+  // again.
+  const unsigned seed = GENERATE(11U, 1U, 7U, 109U, 136U);
+  const double largest = seed == 11 ? 1e9 : 1e6;
+  Random random(seed);
   for (int round = 0; round < 60; ++round) {
     const Config config = random_config(random);
-    INFO(round << ": " << describe(config));
+    INFO(seed << ", " << round << ": " << describe(config));
+    const auto planned = static_cast<double>(make_plan(config, 80).ranks.front().total());
+    if (planned > largest) {
+      continue;
+    }
     const ParallelContext context(config);
     const std::int64_t before = device_memory().use().current;
     device_memory().reset_peak();
@@ -117,8 +225,7 @@ TEST_CASE("the plan of any configuration is within 4 % of the measured peak", "[
       (void)trainer->run();
     }
     const auto peak = static_cast<double>(device_memory().use().peak - before);
-    const auto planned = static_cast<double>(make_plan(config, 80).ranks.front().total());
-    CHECK(planned == Approx(peak).epsilon(0.04));
+    CHECK(planned == Approx(peak).epsilon(0.03));
   }
 }
 

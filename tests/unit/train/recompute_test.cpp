@@ -193,6 +193,16 @@ TEST_CASE("what is held while each block runs", "[recompute]") {
         Moments{{110, 117, 0}, {210, 217, 120}, {210, 227, 130}, {210, 227, 130}, {210, 227, 130}});
   CHECK(moments(Segments{kKept, 1, 1, 3, kKept}, InputOffload::cpu) ==
         Moments{{110, 117, 0}, {210, 217, 120}, {210, 317, 220}, {210, 227, 130}, {210, 227, 130}});
+  // What runs again is held up to its block, beside the gradient of 10 that waits for the segment.
+  const auto again = [&](const Segments& segments, InputOffload offload) {
+    const std::vector<BlockActivations> blocks = block_activations(segments, costs, offload);
+    return std::vector{blocks[1].again, blocks[2].again, blocks[3].again};
+  };
+  using Bytes = std::vector<std::int64_t>;
+  CHECK(again({kKept, 1, 1, 1, kKept}, InputOffload::none) == Bytes{220, 320, 420});
+  CHECK(again({kKept, 1, 2, 3, kKept}, InputOffload::none) == Bytes{220, 230, 240});
+  // and beside the input of the segment below, on its way back
+  CHECK(again({kKept, 1, 1, 3, kKept}, InputOffload::cpu) == Bytes{220, 320, 230});
 }
 
 TEST_CASE("the input that comes back next is that of the segment below", "[recompute]") {

@@ -183,6 +183,37 @@ TEST_CASE("each class of key has its effect", "[resume_rules]") {
   CHECK(refusal(facts(saved, now), {"model.hidden_size"}) == "5 resume-mismatch");
 }
 
+TEST_CASE("the order of samples may change between epochs, not inside one", "[resume_rules]") {
+  const Config saved = tiny_gpt();
+  const auto refused = [&](const std::function<void(Config&)>& change,
+                           bool inside,
+                           const std::vector<std::string>& allow = {}) {
+    Config now = saved;
+    change(now);
+    ResumeFacts all = facts(saved, now);
+    all.inside_epoch = inside;
+    return refusal(all, allow);
+  };
+  const auto seed = [](Config& c) { c.run.seed += 1; };
+  const auto order = [](Config& c) { c.data.shuffle = !c.data.shuffle; };
+  CHECK(refused(seed, false).empty());
+  CHECK(refused(order, false).empty());
+  CHECK(refused(seed, true) == "5 resume-needs-allow");
+  CHECK(refused(order, true) == "5 resume-needs-allow");
+  CHECK(refused(seed, true, {"run.seed"}).empty());
+  CHECK(refused(order, true, {"data.shuffle"}).empty());
+  CHECK(refused(seed, true, {"data.shuffle"}) == "5 resume-needs-allow");
+  CHECK(refused([](Config& c) { c.optimizer.lr *= 2; }, true).empty());
+  // In the order of the files a seed orders nothing.
+  Config before = saved;
+  before.data.shuffle = false;
+  Config after = before;
+  seed(after);
+  ResumeFacts sorted = facts(before, after);
+  sorted.inside_epoch = true;
+  CHECK(refusal(sorted).empty());
+}
+
 TEST_CASE("momentum may change, but neither begin nor end", "[resume_rules]") {
   Config saved = tiny_gpt();
   saved.optimizer.type = OptimizerType::sgd;

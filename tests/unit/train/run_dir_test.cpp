@@ -6,6 +6,8 @@
 #include "support/temp_dir.hpp"
 
 #include <fstream>
+#include <iterator>
+#include <sys/stat.h>
 
 using colossal::Error;
 using colossal::read_text;
@@ -80,6 +82,68 @@ TEST_CASE("a file where the folder should be is refused", "[run_dir]") {
   write_text(folder.path() / "file", "");
   CHECK(id_of([&] { RunDir::open(folder.path() / "file", 0); }) == "output-not-writable");
   CHECK(id_of([&] { RunDir::open(folder.path() / "file" / "run", 0); }) == "output-not-writable");
+}
+
+TEST_CASE("folders inside that cannot be written were noticed after training", "[run_dir]") {
+  for (const char* name : {"checkpoints", "logs", "export"}) {
+    INFO(name);
+    const TempDir folder;
+    const auto refused = [&] {
+      return id_of([&] { colossal::check_writable(folder.path(), 0); }) == "output-not-writable" &&
+             id_of([&] { RunDir::open(folder.path(), 0); }) == "output-not-writable";
+    };
+    const fs::path inner = folder.path() / name;
+    fs::create_symlink(folder.path() / "nowhere" / "else", inner);
+    CHECK(refused());
+    fs::remove(inner);
+    write_text(inner, "a file in its place");
+    CHECK(refused());
+    fs::remove(inner);
+    fs::create_directory(inner);
+    CHECK_FALSE(refused());
+    CHECK(fs::is_empty(inner));
+    // Another folder that takes its place is as good.
+    fs::remove(inner);
+    fs::create_directory(folder.path() / "other");
+    fs::create_symlink("other", inner);
+    CHECK_FALSE(refused());
+  }
+}
+
+TEST_CASE("files inside that would block or cannot grow are refused", "[run_dir]") {
+  const TempDir folder;
+  fs::create_directories(folder.path() / "logs" / "attempt-2");
+  const auto id = [&] { return id_of([&] { RunDir::open(folder.path(), 0); }); };
+  for (const char* name : {"metrics.jsonl", "status.json", "abort.json", "logs/rank-0001.log"}) {
+    INFO(name);
+    const fs::path file = folder.path() / name;
+    REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+    CHECK(id() == "output-not-writable");
+    fs::remove(file);
+    fs::create_directory(file);
+    CHECK(id() == "output-not-writable");
+    fs::remove(file);
+    CHECK(id().empty());
+  }
+  fs::create_symlink(folder.path() / "nowhere" / "else", folder.path() / "metrics.jsonl");
+  CHECK(id() == "output-not-writable");
+  fs::remove(folder.path() / "metrics.jsonl");
+  // The logs of the attempt that begins, not those of the last one.
+  write_text(folder.path() / "status.json", R"({"attempt": 1})");
+  fs::create_symlink(folder.path() / "nowhere" / "else", folder.path() / "logs" / "train.log");
+  CHECK(id().empty());
+  fs::create_symlink("train.log", folder.path() / "logs" / "attempt-2" / "train.log");
+  CHECK(id() == "output-not-writable");
+}
+
+TEST_CASE("what an earlier run has left is not touched by the probe", "[run_dir]") {
+  const TempDir folder;
+  write_text(folder.path() / "metrics.jsonl", "{}\n");
+  fs::create_directories(folder.path() / "checkpoints" / "step-00000001");
+  colossal::check_writable(folder.path(), 0);
+  CHECK(read_text(folder.path() / "metrics.jsonl") == "{}\n");
+  CHECK_FALSE(fs::exists(folder.path() / "status.json"));
+  CHECK(std::distance(fs::directory_iterator(folder.path() / "checkpoints"), {}) == 1);
 }
 
 TEST_CASE("moving aside numbers the old runs and spares what is no run", "[run_dir]") {

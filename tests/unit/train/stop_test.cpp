@@ -118,6 +118,19 @@ TEST_CASE("the first save of a run with a limit took no time", "[stop]") {
   CHECK(assumed_save_seconds(1'000, 0) == 0);
 }
 
+TEST_CASE("a run without any checkpoint was told to continue from one", "[stop]") {
+  CHECK(what_is_lost("auto", {}, 7) ==
+        "there is no checkpoint, the same command starts at step 1 again");
+  CHECK(what_is_lost("auto", {}, 0) == "no step is lost, the same command starts anew");
+  CHECK(what_is_lost("auto", 4, 7) ==
+        "steps 5 to 7 are lost, the same command continues from the checkpoint of step 4");
+  CHECK(what_is_lost("require", 7, 7) ==
+        "no step is lost, the same command continues from the checkpoint of step 7");
+  CHECK(what_is_lost("never", 6, 7) ==
+        "step 7 is lost, --resume auto (without --overwrite) continues from the checkpoint of "
+        "step 6");
+}
+
 TEST_CASE("a signal is a better reason than the time", "[stop]") {
   // One rank alone cannot have both; what the sum of several would say is the rule for it.
   StoppedRun run(saving(std::nullopt));
@@ -212,9 +225,9 @@ TEST_CASE("a run whose first update was skipped is saved all the same when it st
 TEST_CASE("a save that fails when the run stops is an error", "[stop]") {
   for (const std::optional<std::int64_t> every : {std::optional<std::int64_t>(), {2}}) {
     StoppedRun run(saving(every));
-    std::ofstream(run.folder.path() / "checkpoints") << "a file where a folder should be";
     try {
-      run.run([](std::int64_t step) {
+      run.run([&run](std::int64_t step) {  // not before: a run does not begin in such a folder
+        std::ofstream(run.folder.path() / "checkpoints") << "a file where a folder should be";
         return Wishes{step == 2 ? StopReason::signal : StopReason::none};
       });
       FAIL("stopped without a checkpoint");

@@ -1,0 +1,131 @@
+// Are matrices multiplied right by whichever library does it, and is its scratch memory known?
+#include "nn/detail/product.hpp"
+
+#include "support/catch.hpp"
+#include "support/close.hpp"
+#include "support/one_thread.hpp"
+#include "unit/nn/nn_helpers.hpp"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace colossal::test {
+namespace {
+
+using detail::ProductSize;
+
+/// On both sides of the size from which oneDNN multiplies fp32, and odd ones.
+constexpr ProductSize kSizes[] = {{1, 1, 1},
+                                  {17, 33, 9},
+                                  {64, 128, 512},
+                                  {128, 129, 257},
+                                  {300, 100, 170},
+                                  {2048, 128, 384},
+                                  {513, 512, 128}};
+
+/// A matrix, or the transpose of one that is stored.
+at::Tensor matrix(std::int64_t rows, std::int64_t columns, bool transposed, at::ScalarType dtype) {
+  return transposed ? normal_tensor({columns, rows}, "stored", dtype).t()
+                    : normal_tensor({rows, columns}, "matrix", dtype);
+}
+
+/// Counts what is asked of torch's allocator while alive, above what is given back.
+class CountedScratch final : public c10::Allocator {
+ public:
+  CountedScratch() : inner_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, kPriority); }
+  ~CountedScratch() override { c10::SetCPUAllocator(inner_, kPriority); }
+  CountedScratch(const CountedScratch&) = delete;
+  CountedScratch& operator=(const CountedScratch&) = delete;
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    asked_ += static_cast<std::int64_t>(bytes);
+    return inner_->allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return inner_->raw_deleter(); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+  std::int64_t asked() const { return asked_; }
+
+ private:
+  static constexpr std::uint8_t kPriority = 255;
+  c10::Allocator* inner_;
+  std::int64_t asked_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("products equal fp64's, transposed or not, with a bias or not", "[kernels]") {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    for (const ProductSize& size : kSizes) {
+      for (const bool a_transposed : {false, true}) {
+        for (const bool b_transposed : {false, true}) {
+          INFO(size.m << " x " << size.k << " x " << size.n << ", " << a_transposed
+                      << b_transposed);
+          const at::Tensor a = matrix(size.m, size.k, a_transposed, dtype);
+          const at::Tensor b = matrix(size.k, size.n, b_transposed, dtype);
+          const at::Tensor bias = normal_tensor({size.n}, "bias", dtype);
+          const at::Tensor expected = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+          require_close(expected, detail::product(a, b), tolerance_of(dtype), "a b");
+          require_close(expected.add(bias.to(at::kDouble)),
+                        detail::product(bias, a, b),
+                        tolerance_of(dtype),
+                        "bias + a b");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a product has the same bits every time, and a new result", "[kernels]") {
+  const at::Tensor a = matrix(2048, 128, false, at::kFloat);
+  const at::Tensor b = matrix(128, 384, true, at::kFloat);
+  const at::Tensor first = detail::product(a, b);
+  const at::Tensor copy = first.clone();
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(at::equal(copy, detail::product(a, b)));
+  }
+  CHECK(at::equal(copy, first));
+}
+
+TEST_CASE("matrices without rows or columns, and a matrix of strided rows", "[kernels]") {
+  const at::Tensor wide = matrix(512, 256, false, at::kFloat);
+  const at::Tensor b = matrix(128, 128, false, at::kFloat);
+  const at::Tensor part = wide.narrow(1, 64, 128);
+  require_close(at::mm(part.contiguous().to(at::kDouble), b.to(at::kDouble)),
+                detail::product(part, b),
+                tolerance_of(at::kFloat),
+                "strided rows");
+  CHECK(detail::product(wide.narrow(0, 0, 0), matrix(256, 8, false, at::kFloat)).numel() == 0);
+  const at::Tensor none = detail::product(wide.narrow(1, 0, 0), b.narrow(0, 0, 0));
+  CHECK(at::equal(none, at::zeros({512, 128})));
+}
+
+TEST_CASE("the scratch memory of products is what is planned for it", "[kernels][memory]") {
+  const OneThread one_thread;
+  for (const ProductSize& size : kSizes) {
+    for (const bool transposed : {false, true}) {
+      const at::Tensor a = matrix(size.m, size.k, transposed, at::kFloat);
+      const at::Tensor b = matrix(size.k, size.n, !transposed, at::kFloat);
+      const std::int64_t result = 4 * size.m * size.n;
+      const CountedScratch counted;
+      static_cast<void>(detail::product(a, b));
+      const std::int64_t scratch = counted.asked() - result;
+      const std::int64_t planned = detail::product_scratch_bytes(
+          {.m = size.m, .k = size.k, .n = size.n, .transposed = transposed}, at::kFloat);
+      INFO(size.m << " x " << size.k << " x " << size.n << ", transposed " << transposed);
+      CHECK(scratch <= planned);
+      // Of a small product oneDNN may copy nothing: what is planned in vain then is small, too.
+      const bool large = size.m * size.k * size.n >= std::int64_t{1} << 25U;
+      CHECK(planned - scratch <= (large ? std::max<std::int64_t>(4096, result / 10) : 80 * 1024));
+    }
+  }
+}
+
+}  // namespace colossal::test
