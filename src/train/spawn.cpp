@@ -10,6 +10,7 @@
 #include "train/failure_record.hpp"
 #include "train/late_errors.hpp"
 #include "train/restart.hpp"
+#include "train/resume.hpp"
 #include "train/run_dir.hpp"
 #include "train/startup.hpp"
 
@@ -35,15 +36,59 @@ fs::path log_of(const fs::path& run, int rank, fs::file_time_type since) {
   return error || written < since ? fs::path() : file;
 }
 
+/// Leaves in the run's folder what rank 0 would: why the run does not go on.
+void record_refusal(const fs::path& folder, const Error& error) {
+  const auto run_dir = RunDir::take_over(folder);
+  if (run_dir == nullptr) {
+    return;
+  }
+  FailureRecord record(folder);
+  record.own(run_dir.get());
+  record.write({.rank = -1,  // none has begun
+                .exit_code = error.exit_code(),
+                .id = std::string(error.id()),
+                .message = error.what(),
+                .phases = {},
+                .key = "checkpoint.resume"});
+}
+
+/// Whether there is a checkpoint to go on from, if the folder has any. What is said of one that was
+/// named by its path, or passed over, is said once, by rank 0.
+void check_resume(const Config& config, const TrainOptions& options) {
+  const auto& mode = config.checkpoint.resume;
+  const bool by_word = mode == "auto" || mode == "require" || mode == "never";
+  if (!by_word || options.overwrite) {
+    return;
+  }
+  const fs::path folder = config.run.output_dir;
+  try {
+    blaming("checkpoint.resume", [&] {
+      static_cast<void>(choose_resume({.mode = mode, .checkpoints = folder / "checkpoints"}));
+    });
+  } catch (const Error& error) {
+    if (!options.dry_run) {
+      record_refusal(folder, error);
+    }
+    throw;
+  }
+}
+
 /// Whether data and output folder are as the configuration needs them: the exit code.
 int check_host(const Loaded& loaded, const TrainOptions& options) {
   const Config& config = loaded.config;
   const int code = report_findings(
       check_with_data(loaded, *open_data(config).train), true, options.config.json_diagnostics);
-  if (code == 0) {  // else no folder is made for it
-    const std::int64_t room_bytes = make_plan(config, 0).room_bytes(options.use_job_deadline);
-    blaming("run.output_dir", [&] { check_writable(config.run.output_dir, room_bytes); });
+  if (code != 0) {
+    return code;  // no folder is made for it
   }
+  const std::int64_t room_bytes = make_plan(config, 0).room_bytes(options.use_job_deadline);
+  blaming("run.output_dir", [&] {
+    check_writable(config.run.output_dir, room_bytes);
+    if (!options.dry_run) {
+      check_unused(config.run.output_dir);
+    }
+  });
+  check_resume(config, options);
   return code;
 }
 

@@ -249,6 +249,10 @@ TEST_CASE("a second run in the same folder is refused and names the first", "[ba
   const Outcome second = run_expecting(3, train_tiny(folder.path()));
   CHECK(count(second.err, "[output-in-use]") == 1);
   CHECK(count(second.err, std::to_string(first.pid())) == 1);
+  const Outcome several = run_expecting(3, train_tiny(folder.path(), {"--nproc", "2"}));
+  CHECK(times_told(several, "[output-in-use]") == 1);
+  CHECK(count(several.err, "[output-in-use]") == 1);  // by the launcher, before a rank is there
+  CHECK(count(several.err, "launch:") == 0);
 }
 
 TEST_CASE("a wrong launcher environment names what is missing", "[bad]") {
