@@ -151,8 +151,8 @@ struct CheckpointInfo {
   std::filesystem::path path;
   std::int64_t step = 0;
   bool complete = false;
-  std::string problem = {};  ///< why it is not complete
-  bool unreadable = false;   ///< nobody could look: it may be whole
+  std::string problem = {};     ///< why it is not complete
+  std::string unreadable = {};  ///< id of the error that kept us from judging it: it may be whole
 };
 
 /// All step-* folders under `root`, by step number, oldest first; none if `root` does not exist.

@@ -50,7 +50,9 @@ CheckpointInfo examine(const fs::path& checkpoint, std::int64_t step) {
     detail::check_files(checkpoint, detail::read_manifest(checkpoint));
   } catch (const Error& error) {
     info.complete = false;
-    info.unreadable = error.id() == kUnreadable;
+    if (error.id() == kUnreadable || error.id() == "checkpoint-version") {
+      info.unreadable = error.id();
+    }
     info.problem = error.what();
   }
   return info;
@@ -155,7 +157,7 @@ CheckpointChoice choose_checkpoints(const fs::path& root, std::string_view advic
       choice.candidates.push_back(info);
     } else if (choice.candidates.empty()) {
       // Passing it over would train its steps again and save over it.
-      check(!info.unreadable, ErrorKind::checkpoint, kUnreadable, "{}", info.problem);
+      check(info.unreadable.empty(), ErrorKind::checkpoint, info.unreadable, "{}", info.problem);
       choice.damaged.push_back(info);
     }
   }

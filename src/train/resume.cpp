@@ -38,7 +38,7 @@ CheckpointChoice choose_path(const ResumeRequest& request) {
     }
   }
   for (const CheckpointInfo& own : std::views::reverse(list_checkpoints(request.checkpoints))) {
-    check(!own.unreadable, ErrorKind::checkpoint, "checkpoint-unreadable", "{}", own.problem);
+    check(own.unreadable.empty(), ErrorKind::checkpoint, own.unreadable, "{}", own.problem);
     if (own.complete) {
       check(fs::equivalent(own.path, wanted),
             ErrorKind::config,
@@ -149,6 +149,12 @@ CheckpointChoice choose_resume(const ResumeRequest& request) {
         "name the folder of the run with --output-dir",
         folder.string());
   return own;
+}
+
+bool lies_inside_epoch(const RunState& state, std::int64_t epoch_samples, const DataConfig& data) {
+  const bool by_weight = std::ranges::any_of(
+      data.train, [](const DataSource& source) { return source.weight.has_value(); });
+  return state.consumed % epoch_samples != 0 || (by_weight && state.consumed != 0);
 }
 
 std::string compare_for_resume(const ResumeFacts& facts, const std::vector<std::string>& allow) {

@@ -38,6 +38,12 @@ struct ResumeFacts {
   bool inside_epoch = false;
 };
 
+/// Whether a run that stands at `state` is inside an epoch of `epoch_samples`. Files that are drawn
+/// by weight have epochs of their own, which end at other samples: always then.
+[[nodiscard]] bool lies_inside_epoch(const RunState& state,
+                                     std::int64_t epoch_samples,
+                                     const DataConfig& data);
+
 /// Compares them and returns the table `key | checkpoint | now | effect`, empty without
 /// differences. `allow`: key paths the user accepts (--allow). Errors, each with the table:
 /// checkpoint "resume-mismatch" for keys that must match, "resume-needs-allow" for keys that

@@ -100,9 +100,14 @@ void probe_file(const fs::path& file) {
   if (!is_there(file)) {
     return;
   }
+  std::error_code ignored;
+  const bool leads_nowhere = !fs::exists(file, ignored);  // a link that a first record makes true
   const Descriptor handle(
       ::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
   const int error = errno;
+  if (leads_nowhere && handle.get() >= 0) {
+    fs::remove(fs::canonical(file, ignored), ignored);
+  }
   struct stat info{};
   const bool known =
       handle.get() >= 0 ? ::fstat(handle.get(), &info) == 0 : ::stat(file.c_str(), &info) == 0;
@@ -220,12 +225,14 @@ void check_unused(const fs::path& folder) {
   }
 }
 
-void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes) {
+void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes, bool moved_aside) {
   const bool made = make_folder(folder);
   try {
     check_space(folder, checkpoint_bytes);
     probe(folder);
-    probe_content(folder);
+    if (!moved_aside) {
+      probe_content(folder);
+    }
   } catch (const Error&) {
     std::error_code ignored;
     if (made) {
@@ -236,7 +243,7 @@ void check_writable(const fs::path& folder, std::int64_t checkpoint_bytes) {
 }
 
 std::unique_ptr<RunDir> RunDir::open(const fs::path& folder, std::int64_t checkpoint_bytes) {
-  check_writable(folder, checkpoint_bytes);
+  check_writable(folder, checkpoint_bytes, false);
   std::unique_ptr<RunDir> run_dir(new RunDir(folder, take_lock(folder)));
   std::error_code ignored;
   fs::remove(folder / "abort.json", ignored);  // of an attempt that this one follows

@@ -61,9 +61,11 @@ class RunDir {
 
 /// Probes that `folder` can be written and has room for two checkpoints of so many bytes (0: none
 /// is saved) and 1 GiB, without leaving anything but the folder, and not even that if it fails.
-/// What is in it already must take checkpoints, exports, logs, metrics and status. Errors: config
-/// "output-not-writable", "disk-low".
-void check_writable(const std::filesystem::path& folder, std::int64_t checkpoint_bytes);
+/// What is in it already must take checkpoints, exports, logs, metrics and status, unless it is to
+/// be `moved_aside`. Errors: config "output-not-writable", "disk-low".
+void check_writable(const std::filesystem::path& folder,
+                    std::int64_t checkpoint_bytes,
+                    bool moved_aside = false);
 
 /// That no run holds the lock of `folder` (waits up to 5 s for a dying one), without keeping it or
 /// making anything. Errors: config "output-in-use".

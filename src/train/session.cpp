@@ -216,7 +216,7 @@ CheckpointChoice TrainSession::prepare_on_rank_0() {
   const fs::path folder = config_.run.output_dir;
   const std::int64_t saved_bytes = make_plan(config_, 0).room_bytes(options_.use_job_deadline);
   if (options_.dry_run) {
-    blaming("run.output_dir", [&] { check_writable(folder, saved_bytes); });
+    blaming("run.output_dir", [&] { check_writable(folder, saved_bytes, options_.overwrite); });
   } else {
     if (options_.overwrite) {  // before the old run is moved aside for nothing
       settle_initial_weights(config_, {});
@@ -248,6 +248,7 @@ void TrainSession::restore(const CheckpointChoice& choice) {
   for (const CheckpointInfo& candidate : choice.candidates) {
     if (restore_from(candidate)) {
       resumed_from_ = candidate.path;
+      resumed_step_ = candidate.step;
       return;
     }
   }
@@ -279,15 +280,15 @@ bool TrainSession::restore_from(const CheckpointInfo& checkpoint) {
         "--output-dir",
         checkpoint.path.string(),
         checkpoint.path.string());
-    const std::int64_t epoch_samples = trainer_->parts().loader->samples_per_epoch();
-    const std::string table =
-        compare_for_resume({.saved = saved,
-                            .now = config_,
-                            .saved_fingerprint = state.data_fingerprint,
-                            .now_fingerprint = trainer_->state().data_fingerprint,
-                            .weights_only = state.weights_only,
-                            .inside_epoch = state.consumed % epoch_samples != 0},
-                           options_.allow);
+    const std::string table = compare_for_resume(
+        {.saved = saved,
+         .now = config_,
+         .saved_fingerprint = state.data_fingerprint,
+         .now_fingerprint = trainer_->state().data_fingerprint,
+         .weights_only = state.weights_only,
+         .inside_epoch =
+             lies_inside_epoch(state, trainer_->parts().loader->samples_per_epoch(), config_.data)},
+        options_.allow);
     if (!table.empty()) {
       log::console("changed   since the checkpoint was written:\n" + table);
     }

@@ -108,6 +108,7 @@ class TrainSession {
   std::unique_ptr<Trainer> trainer_;
   const CheckpointHook* checkpoints_ = nullptr;  ///< of trainer_; null before train()
   std::filesystem::path resumed_from_;           ///< empty: started at step 0
+  std::int64_t resumed_step_ = 0;                ///< of that checkpoint
   std::filesystem::path init_from_;              ///< of settle_initial_weights()
   RunSummary summary_;
   double started_seconds_;  ///< since the start of the process (of --nproc: its launcher)

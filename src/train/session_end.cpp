@@ -46,7 +46,7 @@ std::string what_is_lost(std::string_view resume,
     return step == 0 ? "no step is lost, the same command starts anew"
                      : "there is no checkpoint, the same command starts at step 1 again";
   }
-  const bool same = resume == "auto" || resume == "require";
+  const bool same = resume != "never";  // a path is taken again until there is one of its own
   return fmt::format("{}, {} continues from the checkpoint of step {}",
                      *saved + 1 < step ? fmt::format("steps {} to {} are lost", *saved + 1, step)
                      : *saved < step   ? fmt::format("step {} is lost", step)
@@ -185,10 +185,14 @@ void TrainSession::farewell(int signal) {
   if (is_main()) {
     const std::int64_t step = step_;
     const std::string resume = options_.overwrite ? "never" : config_.checkpoint.resume;
+    std::optional<std::int64_t> saved = newest_step(config_);
+    if (!saved && !resumed_from_.empty()) {
+      saved = resumed_step_;
+    }
     log::console(fmt::format("stopped   by {} after step {}: {}",
                              signal_name(signal),
                              step,
-                             what_is_lost(resume, newest_step(config_), step)));
+                             what_is_lost(resume, saved, step)));
   }
 }
 

@@ -170,6 +170,26 @@ TEST_CASE("weighted files are drawn by weight, and the plan says so", "[tokens]"
   require_same_losses(tokens.path() / "one", tokens.path() / "two", 1e-5);
 }
 
+TEST_CASE("another seed is taken between epochs, which files drawn by weight do not share",
+          "[tokens]") {
+  const TokensRun tokens;
+  write_megatron(tokens.path(), "other", {text_ids(5 * 16 + 1)});
+  const std::string train = (tokens.path() / "train.bin").string();
+  const std::string other = (tokens.path() / "other.bin").string();
+  const Arguments stop = set({"train.steps=10"});  // 80 samples, as many as both files have
+  const Arguments go_on = set({"train.steps=12", "run.seed=9"});
+  const Arguments joined_files = set({"data.train=[" + train + ", " + other + "]"});
+  run_expecting(0, tokens.train("joined", with(joined_files, stop)));
+  run_expecting(0, tokens.train("joined", with(joined_files, go_on)));
+  const Arguments drawn =
+      set({"data.train=[{path: " + train + ", weight: 3}, {path: " + other + ", weight: 1}]"});
+  run_expecting(0, tokens.train("drawn", with(drawn, stop)));
+  const Outcome refused = run_expecting(5, tokens.train("drawn", with(drawn, go_on)));
+  CHECK(count(refused.err, "[resume-needs-allow]") == 1);
+  CHECK(count(refused.err, "run.seed") >= 1);
+  run_expecting(0, tokens.train("drawn", with(with(drawn, go_on), {"--allow", "run.seed"})));
+}
+
 TEST_CASE("an id beyond the vocabulary is named with file and place (Megatron 2459)", "[tokens]") {
   const TokensRun tokens;
   Ids ids = text_ids(1200);

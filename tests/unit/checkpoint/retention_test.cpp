@@ -120,15 +120,32 @@ TEST_CASE("a checkpoint that could not be read counted as damaged and was saved 
     const std::vector<CheckpointInfo> found = list_checkpoints(dir.path());
     REQUIRE(found.size() == 2);
     CHECK(found[0].complete);
-    CHECK_FALSE(found[0].unreadable);
+    CHECK(found[0].unreadable.empty());
     CHECK_FALSE(found[1].complete);
-    CHECK(found[1].unreadable);
+    CHECK(found[1].unreadable == "checkpoint-unreadable");
     fs::remove(file);
     // What is missing is damage: the older one takes its place.
     CHECK(choose_checkpoints(dir.path()).candidates.front().path == older);
     fs::rename(dir.path() / "away", file);
   }
   CHECK(choose_checkpoints(dir.path()).candidates.front().path == newer);
+}
+
+TEST_CASE("a checkpoint of a newer program counted as damaged and was saved over", "[retention]") {
+  const TempDir dir;
+  save_one(dir.path(), 1, small_model());
+  const fs::path newer = save_one(dir.path(), 2, small_model());
+  std::string manifest = read_file(newer / "manifest.json");
+  const std::string version = "\"version\": ";
+  const std::size_t at = manifest.find(version);
+  REQUIRE(at != std::string::npos);
+  manifest.insert(at + version.size(), "9");
+  write_file(newer / "manifest.json", manifest);
+  const Failure failure = failure_of([&] { static_cast<void>(choose_checkpoints(dir.path())); });
+  CHECK(failure.id == "checkpoint-version");
+  CHECK(failure.exit_code == 5);
+  CHECK(contains(failure.text, "use the program that wrote it"));
+  CHECK(list_checkpoints(dir.path()).back().unreadable == "checkpoint-version");
 }
 
 TEST_CASE("an unreadable checkpoint older than a readable one does not matter, and stays",

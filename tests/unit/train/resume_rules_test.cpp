@@ -214,6 +214,23 @@ TEST_CASE("the order of samples may change between epochs, not inside one", "[re
   CHECK(refusal(sorted).empty());
 }
 
+TEST_CASE("files drawn by weight end no epoch together", "[resume_rules]") {
+  RunState state;
+  DataConfig data;
+  data.train = {{.path = "a"}, {.path = "b"}};
+  const auto inside = [&](std::int64_t consumed) {
+    state.consumed = consumed;
+    return lies_inside_epoch(state, 80, data);
+  };
+  CHECK_FALSE(inside(0));
+  CHECK(inside(72));
+  CHECK_FALSE(inside(160));
+  data.train.back().weight = 3;
+  CHECK_FALSE(inside(0));
+  CHECK(inside(72));
+  CHECK(inside(160));
+}
+
 TEST_CASE("momentum may change, but neither begin nor end", "[resume_rules]") {
   Config saved = tiny_gpt();
   saved.optimizer.type = OptimizerType::sgd;

@@ -84,6 +84,15 @@ TEST_CASE("a file where the folder should be is refused", "[run_dir]") {
   CHECK(id_of([&] { RunDir::open(folder.path() / "file" / "run", 0); }) == "output-not-writable");
 }
 
+TEST_CASE("a link to a file that does not exist yet is probed without making it", "[run_dir]") {
+  const TempDir folder;
+  fs::create_directory(folder.path() / "run");
+  fs::create_symlink("../elsewhere.jsonl", folder.path() / "run" / "metrics.jsonl");
+  CHECK(id_of([&] { colossal::check_writable(folder.path() / "run", 0); }).empty());
+  CHECK_FALSE(fs::exists(folder.path() / "elsewhere.jsonl"));
+  CHECK(fs::is_symlink(folder.path() / "run" / "metrics.jsonl"));
+}
+
 TEST_CASE("folders inside that cannot be written were noticed after training", "[run_dir]") {
   for (const char* name : {"checkpoints", "logs", "export"}) {
     INFO(name);
@@ -95,6 +104,7 @@ TEST_CASE("folders inside that cannot be written were noticed after training", "
     const fs::path inner = folder.path() / name;
     fs::create_symlink(folder.path() / "nowhere" / "else", inner);
     CHECK(refused());
+    CHECK(id_of([&] { colossal::check_writable(folder.path(), 0, true); }).empty());
     fs::remove(inner);
     write_text(inner, "a file in its place");
     CHECK(refused());

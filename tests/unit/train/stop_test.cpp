@@ -126,6 +126,8 @@ TEST_CASE("a run without any checkpoint was told to continue from one", "[stop]"
         "steps 5 to 7 are lost, the same command continues from the checkpoint of step 4");
   CHECK(what_is_lost("require", 7, 7) ==
         "no step is lost, the same command continues from the checkpoint of step 7");
+  CHECK(what_is_lost("runs/other/checkpoints/step-00000004", 4, 7) ==
+        "steps 5 to 7 are lost, the same command continues from the checkpoint of step 4");
   CHECK(what_is_lost("never", 6, 7) ==
         "step 7 is lost, --resume auto (without --overwrite) continues from the checkpoint of "
         "step 6");
