@@ -61,8 +61,8 @@ void shorten_spinning() {
   }
 }
 
-/// Relative names and LibTorch's own libraries need a working directory, and those that miss it say
-/// so in their own ways.
+/// LibTorch's own libraries cannot be loaded without a working directory, whatever the command is,
+/// and relative names mean nothing: each says so in its own way.
 void check_working_directory() {
   std::error_code error;
   static_cast<void>(std::filesystem::current_path(error));

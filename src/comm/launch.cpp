@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 using detail::ChildExit;
 
 constexpr int kPeerFailed = static_cast<int>(ErrorKind::comm);
-/// Ranks get this long to end after SIGTERM, then SIGKILL.
+/// After a signal that stops the job ranks get this long to end, then SIGKILL.
 constexpr std::chrono::seconds kTermination{10};
 /// All ranks have ended this long after the first failure (architecture: within ten seconds).
 constexpr std::chrono::seconds kFailureEnd{8};

@@ -217,7 +217,10 @@ std::unique_ptr<Store> Store::join(const Endpoint& endpoint, std::chrono::millis
     fail_rendezvous(endpoint, timeout, reason(error));
   }
   if (!store) {
-    fail_rendezvous(endpoint, timeout, "something takes the connection there and says nothing");
+    fail_rendezvous(endpoint,
+                    timeout,
+                    "no answer came: the name is not found in time, or something takes the "
+                    "connection there and says nothing");
   }
   impl->store = *std::move(store);
   return std::unique_ptr<Store>(new Store(std::move(impl)));
