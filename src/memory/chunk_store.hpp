@@ -62,7 +62,8 @@ class ChunkStore {
   void acquire(int block, BlockUse use);
   void release(int block);
 
-  /// Zeroes all gradients: the start of a step.
+  /// The start of a step: gradients are zero, still to be written, or without memory until backward
+  /// (StoreOptions::lend_grads). Not to be read before finish_gradients().
   void begin_gradients();
   /// The block's gradients of this micro-batch are in. A chunk whose blocks have all reported -
   /// under shard_grads for this micro-batch, else for the last one - is summed over its axes in the

@@ -86,6 +86,7 @@ int plan_loaded(const Loaded& loaded, const PlanOptions& options) {
       return code;
     }
   }
+  set_planned_threads(config);
   const PlanReport plan =
       data ? plan_with_data(config, *data->train, data->eval.get()) : make_plan(config, 0);
   if (options.lr_plot) {

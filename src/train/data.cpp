@@ -141,12 +141,13 @@ void note_part_of_step(const Loaded& loaded,
   note.origin = origin_of(loaded, note.path);
   note.severity = Diagnostic::Severity::note;
   note.value = fmt::format("{}", *train.epochs);
-  note.message = fmt::format("{} epochs of {} are rounded up to {} of {}{}",
-                             note.value,
-                             counted(epoch_samples, "sample"),
-                             counted(steps, "step"),
-                             train.batch_ramp ? "up to " : "",
-                             train.global_batch_size);
+  note.message =
+      fmt::format("{} of {} rounded up to {} of {}{}",
+                  *train.epochs == 1 ? "1 epoch" : note.value + " epochs",
+                  counted(epoch_samples, "sample") + (*train.epochs == 1 ? " is" : " are"),
+                  counted(steps, "step"),
+                  train.batch_ramp ? "up to " : "",
+                  train.global_batch_size);
 }
 
 int exit_code_of(const std::vector<Diagnostic>& diagnostics) {

@@ -162,6 +162,7 @@ class Estimator {
     if (!seen_.insert({world_, config_hash(config)}).second) {
       return;  // as the configuration is written, or with another micro-batch already
     }
+    set_planned_threads(config);
     EstimateRow& row =
         result_.rows.emplace_back(row_of(config, make_plan(config, 0), result_.capacity));
     row.sets = std::move(sets);

@@ -12,6 +12,7 @@
 #include "train/human.hpp"
 #include "train/model.hpp"
 #include "train/recompute.hpp"
+#include "train/trainer.hpp"
 
 #include <c10/core/Device.h>
 #include <fmt/format.h>
@@ -132,8 +133,10 @@ void fill_batch(PlanReport& plan, const Config& config, std::int64_t train_sampl
   } else if (config.train.epochs) {
     const double wanted = *config.train.epochs * static_cast<double>(train_samples);
     const bool more = static_cast<double>(samples) - wanted >= 0.5;  // more than doubles round
-    plan.steps_note =
-        more ? fmt::format("rounded up from {} epochs", *config.train.epochs) : plan.steps_note;
+    plan.steps_note = more ? fmt::format("rounded up from {} {}",
+                                         *config.train.epochs,
+                                         *config.train.epochs == 1 ? "epoch" : "epochs")
+                           : plan.steps_note;
   }
 }
 
@@ -254,6 +257,10 @@ RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mes
 }
 
 }  // namespace
+
+void set_planned_threads(const Config& config) {
+  set_threads(config.run, Mesh(mesh_shape(config.parallel), 0).world_size());
+}
 
 PlanReport make_plan(const Config& config, std::int64_t train_samples) {
   // Blocks need a context, and what they hold at once depends on the device; nothing communicates.

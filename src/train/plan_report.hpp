@@ -74,6 +74,10 @@ struct PlanReport {
 /// `train_samples`: samples of one epoch of training, 0 if the data was not opened. Errors: config.
 [[nodiscard]] PlanReport make_plan(const Config& config, std::int64_t train_samples);
 
+/// In a process that plans and will not train: as many threads as a rank will have with all of them
+/// on this machine, since products on a CPU copy operands for each.
+void set_planned_threads(const Config& config);
+
 /// Text of config-and-cli 6.1, without a final newline.
 [[nodiscard]] std::string to_text(const PlanReport& plan);
 /// The same as JSON (plan.json).

@@ -4,6 +4,7 @@
 #include "nn/kernels/cuda/linear.hpp"
 #include "nn/kernels/element.hpp"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -50,11 +51,11 @@ bool better_by_onednn(const at::Tensor& a, const at::Tensor& b) {
   return better_by_onednn({.m = a.size(0), .k = a.size(1), .n = b.size(1)}, a.scalar_type());
 }
 
-/// What oneDNN's fp32 kernels ask for: columns of b and, of a transposed a, rows, both copied into
-/// the order in which they are read. `depth` of both at a time; a b is copied that is transposed
-/// (as far as the caller says nothing of it) or whose rows would fall on the same lines of the
-/// cache.
-std::int64_t onednn_fp32_scratch(const ProductSize& size) {
+/// What oneDNN's fp32 kernels ask for, each thread: columns of b and, of a transposed a, rows, both
+/// copied into the order in which they are read. `depth` of both at a time; a b is copied that is
+/// transposed (as far as the caller says nothing of it) or whose rows would fall on the same lines
+/// of the cache.
+std::int64_t onednn_fp32_scratch(const ProductSize& size, std::int64_t threads) {
   constexpr std::int64_t kRows = 256;
   constexpr std::int64_t kColumns = 64;
   constexpr std::int64_t kDepth = 512;
@@ -62,13 +63,13 @@ std::int64_t onednn_fp32_scratch(const ProductSize& size) {
   constexpr std::int64_t kOther = 1024;
   const std::int64_t depth = size.k > 2 * kDepth ? 2 * kDepth : std::min(size.k, kDepth);
   if (!size.transposed) {
-    return kOther + 4 * kColumns * depth;
+    return threads * (kOther + 4 * kColumns * depth);
   }
-  const std::int64_t parts = (size.m + kRows - 1) / kRows;
+  const std::int64_t parts = std::max((size.m + kRows - 1) / kRows, threads);
   const std::int64_t rows = (size.m + parts - 1) / parts;
   const std::int64_t second =
       size.n % kSameLines == 0 ? 4 * kColumns * std::min(size.k, kDepth) : 0;
-  return kOther + rows * (4 * std::min(size.k, kDepth) + kColumns) + second;
+  return threads * (kOther + rows * (4 * std::min(size.k, kDepth) + kColumns) + second);
 }
 
 }  // namespace
@@ -110,7 +111,7 @@ std::int64_t product_scratch_bytes(const ProductSize& size, at::ScalarType dtype
     return wide * (m * k + k * n + m * n);
   }
   if (better_by_onednn(size, dtype)) {
-    return onednn_fp32_scratch(size);
+    return onednn_fp32_scratch(size, at::get_num_threads());
   }
   if (dtype != at::kBFloat16) {
     return 0;

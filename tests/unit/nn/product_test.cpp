@@ -6,6 +6,7 @@
 #include "support/one_thread.hpp"
 #include "unit/nn/nn_helpers.hpp"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace colossal::test {
 namespace {
@@ -35,7 +37,7 @@ at::Tensor matrix(std::int64_t rows, std::int64_t columns, bool transposed, at::
                     : normal_tensor({rows, columns}, "matrix", dtype);
 }
 
-/// Counts what is asked of torch's allocator while alive, above what is given back.
+/// Adds up all that is asked of torch's allocator while alive.
 class CountedScratch final : public c10::Allocator {
  public:
   CountedScratch() : inner_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, kPriority); }
@@ -58,6 +60,17 @@ class CountedScratch final : public c10::Allocator {
   c10::Allocator* inner_;
   std::int64_t asked_ = 0;
 };
+
+/// Bytes beside the result of one product: planned, and asked for.
+std::pair<std::int64_t, std::int64_t> scratch_of(const ProductSize& size, bool transposed) {
+  const at::Tensor a = matrix(size.m, size.k, transposed, at::kFloat);
+  const at::Tensor b = matrix(size.k, size.n, !transposed, at::kFloat);
+  const std::int64_t planned = detail::product_scratch_bytes(
+      {.m = size.m, .k = size.k, .n = size.n, .transposed = transposed}, at::kFloat);
+  const CountedScratch counted;
+  static_cast<void>(detail::product(a, b));
+  return {planned, counted.asked() - 4 * size.m * size.n};
+}
 
 }  // namespace
 
@@ -109,21 +122,20 @@ TEST_CASE("matrices without rows or columns, and a matrix of strided rows", "[ke
 
 TEST_CASE("the scratch memory of products is what is planned for it", "[kernels][memory]") {
   const OneThread one_thread;
-  for (const ProductSize& size : kSizes) {
-    for (const bool transposed : {false, true}) {
-      const at::Tensor a = matrix(size.m, size.k, transposed, at::kFloat);
-      const at::Tensor b = matrix(size.k, size.n, !transposed, at::kFloat);
-      const std::int64_t result = 4 * size.m * size.n;
-      const CountedScratch counted;
-      static_cast<void>(detail::product(a, b));
-      const std::int64_t scratch = counted.asked() - result;
-      const std::int64_t planned = detail::product_scratch_bytes(
-          {.m = size.m, .k = size.k, .n = size.n, .transposed = transposed}, at::kFloat);
-      INFO(size.m << " x " << size.k << " x " << size.n << ", transposed " << transposed);
-      CHECK(scratch <= planned);
-      // Of a small product oneDNN may copy nothing: what is planned in vain then is small, too.
-      const bool large = size.m * size.k * size.n >= std::int64_t{1} << 25U;
-      CHECK(planned - scratch <= (large ? std::max<std::int64_t>(4096, result / 10) : 80 * 1024));
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    for (const ProductSize& size : kSizes) {
+      for (const bool transposed : {false, true}) {
+        INFO(size.m << " x " << size.k << " x " << size.n << ", transposed " << transposed << ", "
+                    << threads << " threads");
+        const auto [planned, scratch] = scratch_of(size, transposed);
+        CHECK(scratch <= planned);
+        // Of a small product oneDNN may copy nothing: what is planned in vain then is small, too.
+        const bool large = size.m * size.k * size.n >= std::int64_t{1} << 25U;
+        const std::int64_t result = 4 * size.m * size.n;
+        CHECK(planned - scratch <=
+              (large ? std::max<std::int64_t>(4096, result / 10) : threads * 80 * 1024));
+      }
     }
   }
 }
