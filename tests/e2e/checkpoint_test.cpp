@@ -277,7 +277,8 @@ TEST_CASE("a run that began at its end was exported from a folder that is not th
 
   // And one whose export failed had not come to its first step.
   fs::remove_all(donor / "export");
-  write_file(donor / "export", "no folder");
+  fs::create_directory(donor / "export");
+  write_file(donor / "export" / "step-00000012", "no folder");
   const Outcome failed = run(train_with(donor, sets));
   INFO(failed.err);
   CHECK(failed.code != 0);

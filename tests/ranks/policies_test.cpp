@@ -34,8 +34,8 @@ void check_same(const Trained& reference, const Trained& run, double tolerance) 
   }
 }
 
-/// In five steps, the fourth of which begins an epoch: a policy is not seen better by a longer run,
-/// and 24 of them are.
+/// In five steps, the fourth of which begins an epoch: a longer run shows no more of a policy,
+/// and there are 24 of them.
 Config brief(Config config) {
   config.train.steps = 5;
   config.data.num_samples = 3 * config.train.global_batch_size;

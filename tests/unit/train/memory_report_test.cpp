@@ -371,7 +371,7 @@ TEST_CASE("without a device of a size the machine decides, for all ranks togethe
   CHECK_THAT(refusal_of(config), Contains("for 1 process, and this machine has "));
   config.run.device_memory = std::int64_t{1} << 50U;  // simulated, in the same host memory
   CHECK_THAT(refusal_of(config), Contains("for 1 process, and this machine has "));
-  config.run.device = DeviceKind::automatic;  // a GPU of another machine is meant
+  config.run.device = DeviceKind::cuda;  // a GPU of another machine is meant
   CHECK(refusal_of(config).empty());
 }
 

@@ -27,13 +27,17 @@ LoggingConfig only_json() {
 }
 
 /// Gives records of steps 1 and 2 to all sinks of `logging`, after step `from`.
-void write_two(const fs::path& folder, const LoggingConfig& logging, std::int64_t from = 0) {
-  const auto run_dir = RunDir::open(folder, 0);
-  for (const auto& sink : make_metric_sinks(logging, *run_dir)) {
+void write_two(RunDir& run_dir, const LoggingConfig& logging, std::int64_t from = 0) {
+  for (const auto& sink : make_metric_sinks(logging, run_dir)) {
     sink->begin(from);
     sink->write(record(1));
     sink->write(record(2));
   }
+}
+
+/// The same in a run of its own.
+void write_two(const fs::path& folder, const LoggingConfig& logging, std::int64_t from = 0) {
+  write_two(*RunDir::open(folder, 0), logging, from);
 }
 
 }  // namespace
@@ -64,8 +68,9 @@ TEST_CASE("metrics keep whole lines and lose a partial one", "[metric_sinks]") {
 
 TEST_CASE("metrics that cannot be written end nothing", "[metric_sinks]") {
   const TempDir folder;
-  fs::create_directories(folder.path() / "metrics.jsonl");
-  CHECK_NOTHROW(write_two(folder.path(), only_json()));
+  const auto run_dir = RunDir::open(folder.path(), 0);
+  fs::create_directories(folder.path() / "metrics.jsonl");  // refused if it were there before
+  CHECK_NOTHROW(write_two(*run_dir, only_json()));
   CHECK(fs::is_empty(folder.path() / "metrics.jsonl"));
 }
 
