@@ -2,12 +2,12 @@
 #include "memory/device_memory.hpp"
 #include "mesh/dtype.hpp"
 #include "support/catch.hpp"
+#include "support/one_thread.hpp"
 #include "support/tiny_models.hpp"
 #include "support/training.hpp"
 #include "train/model.hpp"
 #include "train/plan_report.hpp"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
@@ -110,18 +110,6 @@ std::string describe(const Config& config) {
       static_cast<int>(config.parallel.zero.offload),
       config.parallel.zero.prefetch);
 }
-
-/// Small products on one thread, until it goes: others cost more than they help.
-class OneThread {
- public:
-  OneThread() { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_ = at::get_num_threads();
-};
 
 /// What a block of a micro-batch was seen to hold, as BlockCost counts it.
 struct Held {
