@@ -43,7 +43,7 @@ void yield_on_sigterm(World& world) {
   std::thread([&world, set] {
     int number = 0;
     sigwait(&set, &number);
-    world.yield_to_failure();
+    world.end_by_signal();
     std::_Exit(128 + number);
   }).detach();
 }
