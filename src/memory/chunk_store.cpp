@@ -134,6 +134,7 @@ void ChunkStore::begin_gradients() {
   impl_->count_reports();
   impl_->counters = {};
   impl_->pool->reset_peak();
+  impl_->measure_again_if_due();
   impl_->trace.begin();
   if (impl_->measuring) {
     impl_->measuring->begin();

@@ -188,6 +188,23 @@ std::vector<bool> train_tight(RankContext& ctx, const Config& config) {
   return skipped;
 }
 
+/// What the store counted in each step, on a device that cannot hold all of its state.
+std::vector<StoreCounters> counters_of(RankContext& ctx, const Config& config, std::int64_t steps) {
+  const ParallelContext context(config, ctx.world());
+  const auto trainer = make_trainer(config, context, steps);
+  const ChunkStore& store = *trainer->parts().store;
+  const std::int64_t limit = device_memory().use().current + 4 * chunk_elements(store);
+  device_memory().set_limit(limit + 2 * kMebi);
+  std::vector<StepReport> reports;
+  std::vector<StoreCounters> counters;
+  trainer->add_hook(std::make_unique<RecordingHook>(
+      reports,
+      [&](Trainer&, const StepReport& /*report*/) { counters.push_back(store.counters()); }));
+  trainer->run();
+  device_memory().set_limit({});
+  return counters;
+}
+
 }  // namespace
 
 RANKS_TEST_CASE("auto does not gather ahead in steps that are longer than the measured one",
@@ -207,6 +224,20 @@ RANKS_TEST_CASE("auto decides after the first step that is not skipped, from tha
   CHECK(train_tight(ctx, config) == skips);
   config.train.batch_ramp = BatchRampConfig{.start = 1, .increment = 1, .samples = 8};
   CHECK(train_tight(ctx, config) == skips);
+}
+
+RANKS_TEST_CASE("auto measures again when steps of another length last", "[gemini]", 2) {
+  Config config = ahead_gpt(Precision::fp64);
+  config.parallel.zero.prefetch = 2;
+  config = split(std::move(config), ctx.size(), 4);
+  const std::vector<StoreCounters> even = counters_of(ctx, config, 8);
+  REQUIRE(even.front().gathers > even.back().gathers);
+  // From the fifth step on there are 4 micro-batches each; the third of these steps is measured.
+  config.train.batch_ramp = BatchRampConfig{.start = 2, .increment = 2, .samples = 12};
+  const std::vector<StoreCounters> grown = counters_of(ctx, config, 10);
+  CHECK(grown[6].gathers == even.front().gathers);
+  CHECK(grown[7].gathers == even.back().gathers);
+  CHECK(grown.back().gathers == even.back().gathers);
 }
 
 RANKS_TEST_CASE("checkpoints of cut and of moved states are streamed", "[gemini]", 2) {

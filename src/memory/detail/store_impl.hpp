@@ -66,6 +66,7 @@ struct ChunkStore::Impl {
   [[nodiscard]] std::int64_t home_bytes() const;
   [[nodiscard]] std::int64_t needed_bytes(const detail::BlockRecord& block) const;
   void observe(bool next_acquisition);
+  void measure_again_if_due();
   void follow_measurement();
   void check_room(const detail::MeasuredInput& input, const detail::MeasuredDecision& decision);
   void move_homes(const detail::MeasuredDecision& decision);

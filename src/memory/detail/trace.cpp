@@ -25,7 +25,8 @@ void StepTrace::begin() {
 
 void StepTrace::end() {
   active_ = false;
-  if (recorded_ == current_) {
+  steady_ = recorded_ == current_;
+  if (steady_) {
     return;
   }
   recorded_ = std::exchange(current_, {});

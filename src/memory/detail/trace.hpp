@@ -42,6 +42,8 @@ class StepTrace {
   [[nodiscard]] bool used_soon(int chunk, std::int64_t count) const;
   /// The one of `chunks` whose next use is farthest (Belady); of equals the last.
   [[nodiscard]] int needed_last(std::span<const int> chunks) const;
+  /// Whether the last two steps did the same.
+  [[nodiscard]] bool steady() const noexcept { return steady_; }
   /// The whole recorded step.
   [[nodiscard]] std::span<const int> recorded() const noexcept { return recorded_; }
 
@@ -57,6 +59,7 @@ class StepTrace {
   std::vector<int> current_;  ///< the step under way
   bool active_ = false;
   bool following_ = false;
+  bool steady_ = false;
 };
 
 }  // namespace colossal::detail

@@ -129,6 +129,22 @@ TEST_CASE("what comes next is known from the second step on, until a step differ
   CHECK(trace.known());
 }
 
+TEST_CASE("a step is steady if it did what the one before did", "[memory]") {
+  StepTrace trace = trace_of(2, {0, 1});
+  const auto step = [&](const Order& order) {
+    trace.begin();
+    for (const int block : order) {
+      trace.acquire(block);
+    }
+    trace.end();
+    return trace.steady();
+  };
+  CHECK_FALSE(trace.steady());
+  CHECK(step({0, 1}));
+  CHECK_FALSE(step({0, 1, 0, 1}));
+  CHECK(step({0, 1, 0, 1}));
+}
+
 TEST_CASE("acquisitions outside of a step are not recorded", "[memory]") {
   StepTrace trace = trace_of(2, {0, 1});
   trace.acquire(1);
