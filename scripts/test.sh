@@ -57,16 +57,24 @@ step() {
   fi
 }
 
-# run_tests PRESET CTEST_ARGUMENT...: runs CTest and counts the test cases inside each test program.
-run_tests() {
-  local folder=build/$1 counts
+# test_programs PRESET CTEST_ARGUMENT...: runs CTest.
+test_programs() {
+  local folder=build/$1
   shift
   rm -f "$folder/Testing/Temporary/LastTest.log"
-  if ! ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@"; then
-    echo "FAILED: ctest $*"
-  fi
-  read -ra counts < <(python3 scripts/test_report.py count "$folder/Testing/Temporary/LastTest.log")
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@" || echo "FAILED: ctest $*"
+}
+
+# count_cases PRESET: counts the test cases inside each test program that CTest has run last.
+count_cases() {
+  local counts
+  read -ra counts < <(python3 scripts/test_report.py count "build/$1/Testing/Temporary/LastTest.log")
   count_or_fail "${counts[@]}"
+}
+
+run_tests() {
+  test_programs "$@"
+  count_cases "$1"
 }
 
 # changed_files: what differs from the main branch, or else from the commit before, and what is not committed.
@@ -139,9 +147,13 @@ sanitizer_build() {
   build sanitize "${targets[@]/%/_test}"
 }
 
+sanitizer_tests() { test_programs sanitize -R "^unit\.($(IFS='|' && echo "${sanitized[*]}"))(\.|$)" -j "$(nproc)"; }
+
+# What ran ahead.
 sanitizers() {
   step "sanitizer build" sanitizer_build || return 0
-  run_tests sanitize -R "^unit\.($(IFS='|' && echo "${sanitized[*]}"))(\.|$)" -j "$(nproc)"
+  cat build/sanitizers.log
+  count_cases sanitize
 }
 
 # What GPUs run compiles and links wherever nvcc is; objects without CUDA come from the compiler cache. It runs where a GPU is.
@@ -166,14 +178,15 @@ cuda_part() {
   fi
 }
 
-# build_ahead: the builds of later steps, at the lowest priority, while rank and end-to-end tests wait for their processes.
-# The steps themselves build again what failed here, and show why.
-build_ahead() {
+# work_ahead: the builds of later steps, and the sanitizers' tests, at the lowest priority, while rank and end-to-end tests wait
+# for their processes. The steps themselves build again what failed here, and show why.
+work_ahead() {
   set -m # a process group of its own, which ends with the script
   (
     renice -n 19 "$BASHPID" >/dev/null
     sanitizer_build
     cuda_can_be_built && cuda_build
+    sanitizer_tests >build/sanitizers.log 2>&1
   ) >build/ahead.log 2>&1 &
   ahead=$!
   set +m
@@ -199,8 +212,8 @@ everything() {
   heading "build"
   step "build" build cpu || return
   heading "unit and golden tests"
-  run_tests cpu -L 'unit|golden' -j 2
-  build_ahead
+  run_tests cpu -L 'unit|golden' -E '\.mutation' -j 2 # damaged files are read under the sanitizers
+  work_ahead
   heading "rank tests"
   run_tests cpu -L ranks -j 1
   heading "end-to-end tests"

@@ -8,9 +8,9 @@ if(COLOSSAL_WERROR)
   list(APPEND COLOSSAL_WARNINGS -Werror)
 endif()
 
-# Tests are compiled as libraries are: the linker may take an inline function's code from either. g++ 12 sees bounds crossed
-# inside std::string where none are (GCC bug 105651), once headers are precompiled.
-set(COLOSSAL_TEST_OPTIONS -g0 -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
+# Tests run once for each time they are compiled, and most of that is optimization. g++ 12 sees bounds crossed inside
+# std::string where none are (GCC bug 105651), once headers are precompiled.
+set(COLOSSAL_TEST_OPTIONS -O0 -g0 -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
 
 # colossal_library(<folder> SOURCES a.cpp ... [DEPENDS folder ...] [LIBS target ...] [PRECOMPILED])
 # Static library colossal_<folder>. DEPENDS lists other folders and must agree with src/LAYERS. PRECOMPILED: its files
@@ -49,13 +49,14 @@ function(colossal_cuda_sources folder)
 endfunction()
 
 # colossal_test(<name> KIND unit|ranks|golden|e2e|cuda SOURCES ... [DEPENDS folder ...] [LIBS target ...] [APART tag ...]
-#               [COST seconds])
+#               [COST seconds] [EACH])
 # One test program and one CTest entry, labelled with KIND. The cases of each tag of APART are an entry of their own, which
-# may run beside the others; entries of a high COST start first, so that none is left to run alone at the end.
+# may run beside the others; entries of a high COST start first, so that none is left to run alone at the end. With EACH,
+# the cases of each x_test.cpp are the entry KIND.x.
 # The program also gets tests/support on its include path,
 # COLOSSAL_BINARY (the path of colossal-train), COLOSSAL_SOURCE_DIR and COLOSSAL_TEST_DATA (the test's own folder).
 function(colossal_test name)
-  cmake_parse_arguments(ARG "" "COST;KIND;TIMEOUT" "APART;SOURCES;DEPENDS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "EACH" "COST;KIND;TIMEOUT" "APART;SOURCES;DEPENDS;LIBS" ${ARGN})
   set(target ${ARG_KIND}_${name}_test)
   add_executable(${target} ${ARG_SOURCES})
   target_compile_options(${target} PRIVATE ${COLOSSAL_WARNINGS})
@@ -79,14 +80,27 @@ function(colossal_test name)
   endif()
   # Limits of time mean nothing where every access is checked.
   set(unlimited $<$<BOOL:${COLOSSAL_SANITIZE}>:~[speed]~[.]>)
-  set(entries ${ARG_KIND}.${name})
+  set(entries "")
   set(rest "")
   foreach(tag ${ARG_APART})
     list(APPEND entries ${ARG_KIND}.${name}.${tag})
     add_test(NAME ${ARG_KIND}.${name}.${tag} COMMAND ${target} [${tag}]${unlimited})
     string(APPEND rest "~[${tag}]~[.]") # a filter that only takes out would let hidden cases in
   endforeach()
-  add_test(NAME ${ARG_KIND}.${name} COMMAND ${target} ${rest}${unlimited})
+  if(ARG_EACH)
+    foreach(source ${ARG_SOURCES})
+      if(source MATCHES "([a-z_]*)_test\\.cpp$")
+        list(APPEND entries ${ARG_KIND}.${CMAKE_MATCH_1})
+        add_test(NAME ${ARG_KIND}.${CMAKE_MATCH_1} COMMAND ${target} --filenames-as-tags [\#${CMAKE_MATCH_1}_test]${unlimited})
+      endif()
+    endforeach()
+  else()
+    list(APPEND entries ${ARG_KIND}.${name})
+    add_test(NAME ${ARG_KIND}.${name} COMMAND ${target} ${rest}${unlimited})
+  endif()
+  if(COLOSSAL_SANITIZE)
+    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}") # slow, and at the lowest priority in scripts/test.sh
+  endif()
   set_tests_properties(${entries} PROPERTIES LABELS ${ARG_KIND} TIMEOUT ${ARG_TIMEOUT})
   if(ARG_COST)
     set_tests_properties(${entries} PROPERTIES COST ${ARG_COST})

@@ -13,23 +13,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path checkpoint(const fs::path& run_dir, int step) {
-  return run_dir / "checkpoints" / fmt::format("step-{:08}", step);
-}
-
-/// Names of the checkpoints, with those in the making.
-std::vector<std::string> stored(const fs::path& run_dir) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(run_dir / "checkpoints")) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-")) {
-      names.push_back(name);
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 /// `train_tiny` with --set for each of `sets`.
 Arguments train_with(const fs::path& run_dir, const Arguments& sets, const char* processes = "1") {
   Arguments more = {"--nproc", processes};

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kConfigs = fs::path(COLOSSAL_SOURCE_DIR) / "configs";
+const fs::path kExamples = fs::path(COLOSSAL_SOURCE_DIR) / "configs";
 
 }  // namespace
 
@@ -55,11 +55,12 @@ TEST_CASE("config init writes every example whole, and it works where it lands",
   const TempDir folder;
   const Outcome help = run_expecting(0, {"config", "init", "--help"});
   int runs = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(kConfigs)) {
-    if (entry.path().extension() != ".yaml" || entry.path().parent_path() == kConfigs / "sweeps") {
+  for (const auto& entry : fs::recursive_directory_iterator(kExamples)) {
+    if (entry.path().extension() != ".yaml" || entry.path().parent_path() == kExamples / "sweeps") {
       continue;
     }
-    const std::string name = entry.path().lexically_relative(kConfigs).replace_extension().string();
+    const std::string name =
+        entry.path().lexically_relative(kExamples).replace_extension().string();
     INFO(name);
     CHECK(count(help.out, "  " + name + "\n") == 1);
     const std::string target = (folder.path() / entry.path().filename()).string();
@@ -69,7 +70,7 @@ TEST_CASE("config init writes every example whole, and it works where it lands",
     CHECK(count(written.err, "wrote " + target) == 1);
     const std::string text = read_file(target);
     CHECK(count(text, "../") == 0);
-    if (entry.path().parent_path() != kConfigs) {
+    if (entry.path().parent_path() != kExamples) {
       continue;  // a fragment
     }
     CHECK(count(written.err, "; next: ") == 1);
@@ -105,7 +106,7 @@ TEST_CASE("config init refuses what is there, what cannot be written and unknown
 TEST_CASE("config init names files as they lie to each other, or drops what is not there",
           "[config]") {
   const fs::path build = fs::path(COLOSSAL_BINARY).parent_path();
-  const fs::path root = kConfigs.parent_path();
+  const fs::path root = kExamples.parent_path();
   if (build.parent_path().parent_path() == root) {  // else the build is not within the sources
     const fs::path within = build / "init-test.yaml";
     fs::remove(within);

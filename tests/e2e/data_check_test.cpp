@@ -10,9 +10,9 @@ namespace fs = std::filesystem;
 namespace {
 
 /// A configuration on 1000 bytes of text: 15 samples.
-class Case {
+class TextCase {
  public:
-  explicit Case(const std::string& sections) {
+  explicit TextCase(const std::string& sections) {
     write_file(config(),
                "version: 1\n"
                "run: {name: text, device: cpu, threads: 1}\n"
@@ -167,7 +167,7 @@ TEST_CASE("late errors are JSON where asked for, one object from one rank or two
 
 TEST_CASE("errors without a key, and of every command that has --diagnostics, are JSON too",
           "[data_check]") {
-  const Case empty(
+  const TextCase empty(
       "train: {steps: 2, global_batch_size: 2, precision: fp32}\n"
       "optimizer: {type: adamw, lr: 1e-3}\n");
   write_file(empty.config().parent_path() / "train.txt", "");
@@ -182,7 +182,7 @@ TEST_CASE("errors without a key, and of every command that has --diagnostics, ar
     CHECK(told.at("line") == 4);
     CHECK(outcome.err.empty());
   }
-  const Case small(
+  const TextCase small(
       "train: {steps: 2, global_batch_size: 16, precision: fp32}\n"
       "optimizer: {type: adamw, lr: 1e-3}\n");
   const Outcome planned =
@@ -259,14 +259,14 @@ TEST_CASE("ranks of another launcher all told an error before they meet as JSON"
 }
 
 TEST_CASE("a pattern that matches no parameter", "[data_check]") {
-  const Case wrong(
+  const TextCase wrong(
       "train: {steps: 2, global_batch_size: 2, precision: fp32}\n"
       "optimizer: {type: adamw, lr: 1e-3, no_decay: ['*layernorm*']}\n");
   wrong.require_error(3, "pattern-unused", "text.yaml:6:46");
 }
 
 TEST_CASE("a warm-up longer than the epochs", "[data_check]") {
-  const Case wrong(
+  const TextCase wrong(
       "train: {epochs: 2, global_batch_size: 4, precision: fp32}\n"
       "optimizer: {type: adamw, lr: 1e-3}\n"
       "scheduler: {type: cosine, warmup_steps: 7}\n");
@@ -274,14 +274,14 @@ TEST_CASE("a warm-up longer than the epochs", "[data_check]") {
 }
 
 TEST_CASE("fewer samples than a global batch", "[data_check]") {
-  const Case wrong(
+  const TextCase wrong(
       "train: {steps: 2, global_batch_size: 16, precision: fp32}\n"
       "optimizer: {type: adamw, lr: 1e-3}\n");
   wrong.require_error(4, "data-too-small", "text.yaml:5:38");
 }
 
 TEST_CASE("a warning about the data is said once and stops nothing", "[data_check]") {
-  const Case odd(
+  const TextCase odd(
       "train: {epochs: 1, global_batch_size: 6, precision: fp32}\n"
       "optimizer: {type: adamw, lr: 1e-3}\n"
       "checkpoint: {at_end: false, every_steps: 9}\n");
@@ -300,10 +300,10 @@ TEST_CASE("a warning about the data is said once and stops nothing", "[data_chec
 }
 
 TEST_CASE("validate goes on to the next file after data that cannot be used", "[data_check]") {
-  const Case good(
+  const TextCase good(
       "train: {steps: 2, global_batch_size: 2, precision: fp32}\n"
       "optimizer: {type: adamw, lr: 1e-3}\n");
-  const Case empty(
+  const TextCase empty(
       "train: {steps: 2, global_batch_size: 2, precision: fp32}\n"
       "optimizer: {type: adamw, lr: 1e-3}\n");
   write_file(empty.config().parent_path() / "train.txt", "");

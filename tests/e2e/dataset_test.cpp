@@ -67,7 +67,7 @@ class Workshop {
 };
 
 /// Runs a line of shell; returns its exit code.
-int shell(const std::string& line) {
+int shell_line(const std::string& line) {
   const int status = std::system(line.c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -304,7 +304,7 @@ TEST_CASE("standard input is an input", "[dataset]") {
       COLOSSAL_BINARY,
       shop.path("out").string(),
       shop.path("report").string());
-  CHECK(shell(line) == 0);
+  CHECK(shell_line(line) == 0);
   CHECK(count(read_file(shop.path("report")), "2 documents, 10 tokens") == 1);
 }
 
@@ -317,7 +317,7 @@ TEST_CASE("a full disk leaves no file behind", "[dataset]") {
       shop.path("large.txt").string(),
       shop.path("out").string(),
       shop.path("report").string());
-  CHECK(shell(line) == 9);
+  CHECK(shell_line(line) == 9);
   CHECK(count(read_file(shop.path("report")), "[output-write]") == 1);
   CHECK(shop.num_outputs() == 0);
 }

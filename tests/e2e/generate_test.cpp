@@ -14,9 +14,9 @@ namespace fs = std::filesystem;
 namespace {
 
 /// A byte model trained for a few steps on text of its own.
-class TrainedText {
+class ByteModel {
  public:
-  explicit TrainedText(const Arguments& more = {}) {
+  explicit ByteModel(const Arguments& more = {}) {
     write_file(config(), read_file(data_file("text.yaml")));
     std::string text;
     for (int i = 0; i < 300; ++i) {
@@ -71,7 +71,7 @@ void require_error(const Arguments& arguments, int code, const std::string& id) 
 }  // namespace
 
 TEST_CASE("generation on a device too small for the model ends with exit code 6", "[generate]") {
-  const TrainedText trained;
+  const ByteModel trained;
   const Outcome outcome = run_expecting(
       6, trained.generate({"--prompt", "in the", "--set", "run.device_memory=20KiB"}));
   CHECK(count(outcome.err, "[out-of-memory]") == 1);
@@ -82,7 +82,7 @@ TEST_CASE("generation on a device too small for the model ends with exit code 6"
 }
 
 TEST_CASE("generate continues a prompt, the same way every time", "[generate]") {
-  const TrainedText trained;
+  const ByteModel trained;
   const std::string prompt = "in the ";
   const Outcome outcome =
       run_expecting(0, trained.generate({"--prompt", prompt, "--max-tokens", "100"}));
@@ -99,7 +99,7 @@ TEST_CASE("generate continues a prompt, the same way every time", "[generate]") 
 }
 
 TEST_CASE("generate at temperature 0 ignores the seed", "[generate]") {
-  const TrainedText trained;
+  const ByteModel trained;
   const Arguments greedy = {"--prompt", "the ", "--temperature", "0", "--max-tokens", "30"};
   Arguments seeded = greedy;
   seeded.insert(seeded.end(), {"--seed", "5", "--top-k", "3", "--top-p", "0.5"});
@@ -110,7 +110,7 @@ TEST_CASE("generate at temperature 0 ignores the seed", "[generate]") {
 }
 
 TEST_CASE("generate takes one checkpoint, a run, and overrides", "[generate]") {
-  const TrainedText trained;
+  const ByteModel trained;
   const Arguments prompt = {"--prompt", "the ", "--temperature", "0", "--max-tokens", "20"};
   const auto with = [&](const fs::path& checkpoint, const Arguments& more = {}) {
     Arguments arguments = {"generate", "--checkpoint", checkpoint.string()};
@@ -130,14 +130,14 @@ TEST_CASE("generate gives the same text for checkpoints of one and two processes
   const Arguments fp64 = {"--set", "train.precision=fp64"};
   Arguments two = fp64;
   two.insert(two.end(), {"--nproc", "2"});
-  const TrainedText one_process(fp64);
-  const TrainedText two_processes(two);
+  const ByteModel one_process(fp64);
+  const ByteModel two_processes(two);
   const Arguments prompt = {"--prompt", "beginning", "--temperature", "0"};
   CHECK(one_process.text(prompt) == two_processes.text(prompt));
 }
 
 TEST_CASE("generate continues lines of stdin, each as if it were alone", "[generate]") {
-  const TrainedText trained;
+  const ByteModel trained;
   std::string lines;
   for (int i = 0; i < 40; ++i) {  // more than run at once
     lines +=
@@ -172,7 +172,7 @@ TEST_CASE("generate continues lines of stdin, each as if it were alone", "[gener
 
 TEST_CASE("generate ends quietly when its reader has enough, also where SIGPIPE is ignored",
           "[generate]") {
-  const TrainedText trained;
+  const ByteModel trained;
   const std::string err = trained.file("err", "").string();
   const std::string code = trained.file("code", "").string();
   const std::string command = std::string(COLOSSAL_BINARY) + " generate -q --checkpoint " +
@@ -187,7 +187,7 @@ TEST_CASE("generate ends quietly when its reader has enough, also where SIGPIPE 
 }
 
 TEST_CASE("as many tokens as can be counted are more than the model sees", "[generate]") {
-  const TrainedText trained;
+  const ByteModel trained;
   Program program(trained.generate({"--prompt", "in the", "--max-tokens", "9223372036854775807"}));
   program.await_stderr("the model sees at most 64 tokens");
   program.send(SIGKILL);
@@ -195,7 +195,7 @@ TEST_CASE("as many tokens as can be counted are more than the model sees", "[gen
 }
 
 TEST_CASE("generate refuses what it cannot do", "[generate]") {
-  const TrainedText trained;
+  const ByteModel trained;
   const auto refuse = [&](const Arguments& more, int code, const std::string& id) {
     require_error(trained.generate(more), code, id);
   };
@@ -229,7 +229,7 @@ TEST_CASE("generate needs a tokenizer", "[generate]") {
 }
 
 TEST_CASE("generate finds damaged weights", "[generate]") {
-  const TrainedText trained;
+  const ByteModel trained;
   flip_bytes(trained.run() / "checkpoints" / "step-00000020" / "rank-0000.h5");
   const Outcome outcome = run_expecting(5, trained.generate({"--prompt", "a"}));
   CHECK(outcome.out.empty());

@@ -14,13 +14,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kFault = "COLOSSAL_FAULT";
-
-Setting with_fault(Setting setting, const std::string& fault) {
-  setting.environment[kFault] = fault;
-  return setting;
-}
-
 /// The folder of a run that failed must say so: root cause and exit code, in both files.
 void require_failed(const fs::path& run, int rank, int rank_code, int run_code) {
   const Json abort = Json::parse(read_file(run / "abort.json"));
@@ -44,7 +37,7 @@ TEST_CASE("a rank that never enters a collective is named by a time-out", "[laun
   // Long enough for four ranks on two busy cores to reach each other in every step but that one.
   Program program(
       train_endless(folder.path(), {"--nproc", "4", "--set", "parallel.comm.timeout=20s"}),
-      with_fault({}, "rank=2,step=2,kind=sleep:300"));
+      with_fault("rank=2,step=2,kind=sleep:300"));
   program.await_stderr("step  1/");
   const auto start = std::chrono::steady_clock::now();
   const Outcome outcome = program.wait();
@@ -63,9 +56,8 @@ TEST_CASE("a rank that never enters a collective is named by a time-out", "[laun
 
 TEST_CASE("a rank that throws is named, with its log", "[launch]") {
   const TempDir folder;
-  const Outcome outcome = run_expecting(1,
-                                        train_endless(folder.path(), {"--nproc", "2"}),
-                                        with_fault({}, "rank=1,step=3,kind=throw"));
+  const Outcome outcome = run_expecting(
+      1, train_endless(folder.path(), {"--nproc", "2"}), with_fault("rank=1,step=3,kind=throw"));
   INFO(outcome.err);
   const fs::path log = folder.path() / "logs" / "rank-0001.log";
   CHECK(count(outcome.err, "[rank 1] error: fault asked for at step 3 [fault-thrown]") == 1);
@@ -87,7 +79,7 @@ TEST_CASE("rank 0's own failure leaves the same files", "[launch]") {
   for (const char* processes : {"1", "2"}) {
     const fs::path run = folder.path() / processes;
     const Outcome outcome = run_expecting(
-        1, train_endless(run, {"--nproc", processes}), with_fault({}, "rank=0,step=3,kind=throw"));
+        1, train_endless(run, {"--nproc", processes}), with_fault("rank=0,step=3,kind=throw"));
     INFO(outcome.err);
     CHECK(count(outcome.err, "error: fault asked for at step 3 [fault-thrown]") >= 1);
     require_failed(run, 0, 1, 1);
@@ -101,8 +93,8 @@ TEST_CASE("without a launcher, the rank that is left writes why", "[launch]") {
   const int port = free_port();
   const std::string fault = "rank=1,step=3,kind=throw";
   const Arguments arguments = train_endless(folder.path());
-  Program first(arguments, with_fault(torchrun_rank(0, 2, port), fault));
-  Program second(arguments, with_fault(torchrun_rank(1, 2, port), fault));
+  Program first(arguments, with_fault(fault, torchrun_rank(0, 2, port)));
+  Program second(arguments, with_fault(fault, torchrun_rank(1, 2, port)));
   const Outcome rank_1 = second.wait();
   const Outcome rank_0 = first.wait();
   INFO(rank_0.err << "--- rank 1\n" << rank_1.err);
@@ -178,7 +170,7 @@ TEST_CASE("ten pairs of jobs on one machine do not meet", "[launch]") {
 TEST_CASE("the next attempt starts clean, in log files of its own", "[launch]") {
   const TempDir folder;
   run_expecting(
-      1, train_tiny(folder.path(), {"--nproc", "2"}), with_fault({}, "rank=1,step=9,kind=throw"));
+      1, train_tiny(folder.path(), {"--nproc", "2"}), with_fault("rank=1,step=9,kind=throw"));
   require_failed(folder.path(), 1, 1, 1);
   const Outcome outcome = run_expecting(0, train_tiny(folder.path(), {"--nproc", "2"}));
   CHECK_FALSE(fs::exists(folder.path() / "abort.json"));
@@ -250,7 +242,7 @@ TEST_CASE("a rank that throws ends all ranks within ten seconds", "[launch]") {
   for (const int rank : {0, 3}) {
     const fs::path run = folder.path() / std::to_string(rank);
     Program program(train_endless(run, {"--nproc", "4"}),
-                    with_fault({}, "rank=" + std::to_string(rank) + ",step=3,kind=throw"));
+                    with_fault("rank=" + std::to_string(rank) + ",step=3,kind=throw"));
     program.await_stderr("step  2/");
     const std::vector<pid_t> ranks = program.children();
     CHECK(ranks.size() == 4);

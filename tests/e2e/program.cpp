@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -261,6 +262,31 @@ Setting torchrun_rank(int rank, int world_size, int port) {
                           {"LOCAL_WORLD_SIZE", std::to_string(world_size)},
                           {"MASTER_ADDR", "127.0.0.1"},
                           {"MASTER_PORT", std::to_string(port)}}};
+}
+
+Setting with_fault(const std::string& fault, Setting setting) {
+  setting.environment["COLOSSAL_FAULT"] = fault;
+  return setting;
+}
+
+fs::path checkpoint(const fs::path& run_dir, int step) {
+  return run_dir / "checkpoints" / fmt::format("step-{:08}", step);
+}
+
+std::vector<std::string> stored(const fs::path& run_dir, const std::string& start) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run_dir / "checkpoints")) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(start)) {
+      names.push_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Json status_of(const fs::path& run_dir) {
+  return Json::parse(read_file(run_dir / "status.json"));
 }
 
 std::string data_file(const std::string& name) {

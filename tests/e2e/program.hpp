@@ -88,6 +88,20 @@ Arguments with_device(double bytes, Arguments more = {});
 /// The setting of one rank of a job on this machine, as torchrun gives it.
 Setting torchrun_rank(int rank, int world_size, int port);
 
+/// The setting, with a fault to happen (COLOSSAL_FAULT).
+Setting with_fault(const std::string& fault, Setting setting = {});
+
+/// The folder of a checkpoint of the run.
+std::filesystem::path checkpoint(const std::filesystem::path& run_dir, int step);
+
+/// Names in the run's folder of checkpoints that start so, in order: checkpoints, whole ones or in
+/// the making; "": all.
+std::vector<std::string> stored(const std::filesystem::path& run_dir,
+                                const std::string& start = "step-");
+
+/// The run's status.json.
+Json status_of(const std::filesystem::path& run_dir);
+
 /// A file beside the tests.
 std::string data_file(const std::string& name);
 

@@ -25,16 +25,6 @@ Arguments restarting(const fs::path& run_dir, const char* processes, const char*
                      "checkpoint.every_steps=2"});
 }
 
-Setting with_fault(const std::string& fault) {
-  Setting setting;
-  setting.environment["COLOSSAL_FAULT"] = fault;
-  return setting;
-}
-
-Json status_of(const fs::path& run_dir) {
-  return Json::parse(read_file(run_dir / "status.json"));
-}
-
 }  // namespace
 
 TEST_CASE("a run whose rank is killed is continued to the same end", "[restart]") {

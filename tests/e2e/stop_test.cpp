@@ -18,24 +18,6 @@ namespace {
 constexpr int kStopped = 75;
 constexpr const char* kTold = "signal    SIG";
 
-fs::path checkpoint(const fs::path& run_dir, int step) {
-  return run_dir / "checkpoints" / fmt::format("step-{:08}", step);
-}
-
-/// Names in the folder of checkpoints.
-std::vector<std::string> stored(const fs::path& run_dir) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(run_dir / "checkpoints")) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-Json status_of(const fs::path& run_dir) {
-  return Json::parse(read_file(run_dir / "status.json"));
-}
-
 /// The step that `latest` names.
 int latest(const fs::path& run_dir) {
   return std::stoi(read_file(run_dir / "checkpoints" / "latest"));
@@ -46,11 +28,6 @@ Arguments train_long(const fs::path& folder, const Arguments& more = {}) {
   Arguments all = {"--set", "scheduler={type: constant}", "--set", "logging.every_steps=1"};
   all.insert(all.end(), more.begin(), more.end());
   return train_endless(folder, all);
-}
-
-Setting with_fault(Setting setting, const std::string& fault) {
-  setting.environment["COLOSSAL_FAULT"] = fault;
-  return setting;
 }
 
 /// Exit code 75, a complete checkpoint of the last step, and files that say so.
@@ -69,7 +46,7 @@ void require_stopped(const fs::path& run_dir, const Outcome& outcome, const std:
   CHECK(summary.at("step") == step);
   CHECK(summary.at("checkpoint") == checkpoint(run_dir, step).string());
   CHECK(records(run_dir).rbegin()->first == step);
-  for (const std::string& name : stored(run_dir)) {
+  for (const std::string& name : stored(run_dir, "")) {
     CHECK(name.find(".tmp") == std::string::npos);
   }
 }
@@ -172,7 +149,7 @@ TEST_CASE("ranks of torchrun stop together", "[stop]") {
 TEST_CASE("a batch system that signals the launcher and its ranks asks once", "[stop]") {
   const TempDir folder;
   Program program(train_long(folder.path(), {"--nproc", "2"}),
-                  with_fault({}, "rank=0,step=3,kind=sleep:3"));
+                  with_fault("rank=0,step=3,kind=sleep:3"));
   program.await_stderr("step  2/");
   const std::vector<pid_t> ranks = program.children();
   REQUIRE(ranks.size() == 2);
@@ -189,8 +166,8 @@ TEST_CASE("torchrun and a batch system that both pass a signal on ended the run 
   const TempDir folder;
   const int port = free_port();
   const std::string fault = "rank=0,step=3,kind=sleep:3";
-  Program first(train_long(folder.path()), with_fault(torchrun_rank(0, 2, port), fault));
-  Program second(train_long(folder.path()), with_fault(torchrun_rank(1, 2, port), fault));
+  Program first(train_long(folder.path()), with_fault(fault, torchrun_rank(0, 2, port)));
+  Program second(train_long(folder.path()), with_fault(fault, torchrun_rank(1, 2, port)));
   first.await_stderr("step  2/");
   first.send(SIGTERM);  // as their parent does
   first.await_stderr(kTold);
@@ -206,7 +183,7 @@ TEST_CASE("a second signal ends the run at once", "[stop]") {
       INFO(processes << " processes, signal " << second);
       const fs::path run_dir = folder.path() / fmt::format("{}-{}", processes, second);
       Program program(train_long(run_dir, {"--nproc", processes}),
-                      with_fault({}, "rank=0,step=3,kind=sleep:300"));
+                      with_fault("rank=0,step=3,kind=sleep:300"));
       program.await_stderr("step  2/");
       program.send(SIGTERM);
       program.await_stderr(kTold);
@@ -349,7 +326,7 @@ TEST_CASE("a dry run has nothing to save", "[stop]") {
 
 TEST_CASE("a checkpoint that cannot be written is no reason to say 75", "[stop]") {
   const TempDir folder;
-  Program program(train_long(folder.path()), with_fault({}, "rank=0,step=0,kind=write-error:100"));
+  Program program(train_long(folder.path()), with_fault("rank=0,step=0,kind=write-error:100"));
   program.await_stderr("step  2/");
   program.send(SIGTERM);
   const Outcome outcome = program.wait();
@@ -371,7 +348,7 @@ TEST_CASE("a run that is stopped again and again ends as one that never was", "[
     REQUIRE(program.wait().code == kStopped);
     CHECK(latest(run_dir) > last);
     last = latest(run_dir);
-    CHECK(stored(run_dir).size() <= 4);  // keep_last 3, and `latest`
+    CHECK(stored(run_dir, "").size() <= 4);  // keep_last 3, and `latest`
   }
   require_continues(run_dir, more);
 }

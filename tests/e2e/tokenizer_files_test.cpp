@@ -10,9 +10,9 @@ namespace fs = std::filesystem;
 namespace {
 
 /// A text run with a real tokenizer.json in a folder of its own.
-class Case {
+class TokenizerCase {
  public:
-  Case() {
+  TokenizerCase() {
     write_file(config(),
                "version: 1\n"
                "run: {name: text, device: cpu, threads: 1}\n"
@@ -80,7 +80,7 @@ class Case {
 
 /// The real file after a change.
 std::string changed(const std::function<void(Json&)>& change) {
-  Json json = Json::parse(Case::good());
+  Json json = Json::parse(TokenizerCase::good());
   change(json);
   return json.dump();
 }
@@ -88,7 +88,7 @@ std::string changed(const std::function<void(Json&)>& change) {
 }  // namespace
 
 TEST_CASE("the tokenizer of these tests is a good one", "[tokenizer]") {
-  const Case good;
+  const TokenizerCase good;
   for (const Arguments& arguments : good.readers()) {
     run_expecting(0, arguments);
   }
@@ -96,8 +96,8 @@ TEST_CASE("the tokenizer of these tests is a good one", "[tokenizer]") {
 }
 
 TEST_CASE("a tokenizer file that is none is refused by every command", "[tokenizer]") {
-  const Case wrong;
-  const std::string good = Case::good();
+  const TokenizerCase wrong;
+  const std::string good = TokenizerCase::good();
   const std::vector<std::string> texts = {
       "", "{", "[1]", good.substr(0, good.size() / 2), changed([](Json& json) {
         json.at("model").at("merges").push_back("never seen");
@@ -112,7 +112,7 @@ TEST_CASE("a tokenizer file that is none is refused by every command", "[tokeniz
 }
 
 TEST_CASE("a tokenizer of another kind is refused by name", "[tokenizer]") {
-  const Case wrong;
+  const TokenizerCase wrong;
   write_file(wrong.tokenizer(),
              changed([](Json& json) { json.at("model").at("type") = "Unigram"; }));
   std::vector<Arguments> commands = wrong.readers();
@@ -123,7 +123,7 @@ TEST_CASE("a tokenizer of another kind is refused by name", "[tokenizer]") {
 
 TEST_CASE("a vocabulary smaller than the tokenizer's is refused before the first step",
           "[tokenizer]") {
-  const Case small;
+  const TokenizerCase small;
   std::vector<Arguments> commands = small.readers();
   for (Arguments& arguments : commands) {
     arguments.insert(arguments.end(), {"--set", "model.vocab_size=100"});
