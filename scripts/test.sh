@@ -103,12 +103,19 @@ print_versions() {
     "$(sed -n "s/^__version__ = '\(.*\)'/\1/p" "$(torch_folder)/version.py")"
 }
 
+# start_lint: in the background, as LibTorch may have to be downloaded meanwhile.
+start_lint() {
+  mkdir -p build
+  scripts/lint/all.sh >build/lint.log 2>&1 9>&- &
+  lint_job=$!
+}
+
 lint() {
-  local output
   heading "lint"
-  output=$(scripts/lint/all.sh 2>&1)
-  printf '%s\n' "$output"
-  read -ra counts < <(sed -n '$s/lint: \([0-9]*\) passed, \([0-9]*\) failed/\1 \2/p' <<<"$output")
+  local counts
+  wait "$lint_job"
+  cat build/lint.log
+  read -ra counts < <(sed -n '$s/lint: \([0-9]*\) passed, \([0-9]*\) failed/\1 \2/p' build/lint.log)
   count_or_fail "${counts[@]}"
 }
 
@@ -245,8 +252,8 @@ case $mode in
 esac
 
 setup_all() {
-  setup_build && setup_tests && print_versions && configure cpu &&
-    { [ "$mode" != everything ] || configure sanitize; }
+  need_packages "${build_packages[@]}" && setup_tests && { [ "$mode" = --tidy ] || start_lint; } && setup_build && print_versions &&
+    configure cpu && { [ "$mode" != everything ] || configure sanitize; }
 }
 heading "setup"
 with_lock setup_all || { count 0 1; finish; }

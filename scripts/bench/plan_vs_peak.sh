@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Do runs take the memory that their plans say? Three steps of each configuration on random tokens, on the device it finds.
+set -euo pipefail
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/bench/plan_vs_peak.sh [--program FILE] [--nproc N] CONFIG...
+
+  --program FILE   colossal-train (build/cuda/colossal-train, else build/cpu/colossal-train)
+  --nproc N        processes of each run (1)
+
+Prints a line for each configuration: bytes planned and measured on the device of rank 0, and by how much the plan is off.
+Batches, precision and parallel settings are as written; data are synthetic and nothing is saved. Exit code 1 if a plan is
+off by more than 5 % or a run fails.
+USAGE
+}
+
+program=build/cuda/colossal-train
+[ -x "$program" ] || program=build/cpu/colossal-train
+nproc=1
+while [ $# -gt 0 ]; do
+  case $1 in
+    --program) program=${2:?--program needs a file}; shift 2 ;;
+    --nproc) nproc=${2:?--nproc needs a number}; shift 2 ;;
+    --help | -h) usage; exit 0 ;;
+    -*) usage >&2; exit 2 ;;
+    *) break ;;
+  esac
+done
+[ $# -gt 0 ] || { usage >&2; exit 2; }
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failed=0
+for config in "$@"; do
+  sets=()
+  for set in 'data={type: synthetic, seq_length: 1024, num_samples: 4096}' train.tokens=null train.epochs=null train.samples=null \
+    train.steps=3 eval=null checkpoint=null checkpoint.at_end=false; do
+    sets+=(--set "$set")
+  done
+  if ! "$program" train "$config" --nproc "$nproc" --output-dir "$folder/run" --overwrite "${sets[@]}" >"$folder/out" 2>"$folder/err"; then
+    printf '%-32s failed:\n' "$config"
+    tail -n 20 "$folder/err"
+    failed=1
+    continue
+  fi
+  tail -n 1 "$folder/out" | python3 -c '
+import json, sys
+line = json.loads(sys.stdin.read())
+planned, peak = line["device_planned"], line["device_peak"]
+off = planned / peak - 1
+print(f"{sys.argv[1]:32s} planned {planned:,}  measured {peak:,}  {off:+.1%}", flush=True)
+sys.exit(abs(off) > 0.05)' "$config" || failed=1
+done
+exit "$failed"
