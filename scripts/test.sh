@@ -156,10 +156,13 @@ sanitizer_build() {
 
 sanitizer_tests() { test_programs sanitize -R "^unit\.($(IFS='|' && echo "${sanitized[*]}"))(\.|$)" -j "$(nproc)"; }
 
-# What ran ahead.
 sanitizers() {
   step "sanitizer build" sanitizer_build || return 0
-  cat build/sanitizers.log
+  if [ -e build/sanitizers.log ]; then # ran ahead, to the end
+    cat build/sanitizers.log
+  else
+    sanitizer_tests
+  fi
   count_cases sanitize
 }
 
@@ -188,13 +191,15 @@ cuda_part() {
 # work_ahead: the builds of later steps, and the sanitizers' tests, at the lowest priority, while rank and end-to-end tests wait
 # for their processes. The steps themselves build again what failed here, and show why.
 work_ahead() {
+  rm -f build/sanitizers.log
   set -m # a process group of its own, which ends with the script
   (
     renice -n 19 "$BASHPID" >/dev/null
     sanitizer_build
+    sanitized_ahead=$?
     cuda_can_be_built && cuda_build
-    sanitizer_tests >build/sanitizers.log 2>&1
-  ) >build/ahead.log 2>&1 &
+    [ "$sanitized_ahead" = 0 ] && sanitizer_tests >build/sanitizers.part 2>&1 && mv build/sanitizers.part build/sanitizers.log
+  ) >build/ahead.log 2>&1 </dev/null &
   ahead=$!
   set +m
   trap 'kill -- "-$ahead" 2>/dev/null' EXIT
@@ -256,7 +261,11 @@ setup_all() {
     configure cpu && { [ "$mode" != everything ] || configure sanitize; }
 }
 heading "setup"
-with_lock setup_all || { count 0 1; finish; }
+with_lock setup_all || {
+  [ -z "${lint_job:-}" ] || lint
+  count 0 1
+  finish
+}
 
 case $mode in
   everything) everything ;;

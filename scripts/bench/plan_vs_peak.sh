@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Do runs take the memory that their plans say? Three steps of each configuration on random tokens, on the device it finds.
 set -euo pipefail
+# shellcheck source=scripts/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 
 usage() {
   cat <<'USAGE'
 usage: scripts/bench/plan_vs_peak.sh [--program FILE] [--nproc N] CONFIG...
 
-  --program FILE   colossal-train (build/cuda/colossal-train, else build/cpu/colossal-train)
+  --program FILE   colossal-train (default: what scripts/train.sh has built)
   --nproc N        processes of each run (1)
 
 Prints a line for each configuration: bytes planned and measured on the device of rank 0, and by how much the plan is off.
@@ -15,8 +17,7 @@ off by more than 5 % or a run fails.
 USAGE
 }
 
-program=build/cuda/colossal-train
-[ -x "$program" ] || program=build/cpu/colossal-train
+program=
 nproc=1
 while [ $# -gt 0 ]; do
   case $1 in
@@ -28,6 +29,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ $# -gt 0 ] || { usage >&2; exit 2; }
+[ -n "$program" ] || program=$(built_program)
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -8,7 +8,9 @@
 #include "comm/detail/session.hpp"
 #include "core/log.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 
 namespace colossal {
@@ -253,17 +255,15 @@ void World::report(const Error& error) {
 }
 
 void World::yield_to_failure() {
-  if (impl_->session != nullptr) {
-    impl_->session->watchdog->look_now(impl_->session->patience());
-    impl_->session->let_explain();
+  if (impl_->session == nullptr) {
+    return;
   }
-}
-
-void World::end_by_signal() {
-  // What the main thread explains may be the end of a peer that the same signal reached first.
-  if (impl_->session != nullptr &&
-      !impl_->session->watchdog->tell_signal(impl_->session->patience())) {
-    impl_->session->let_explain();
+  detail::Session& session = *impl_->session;
+  session.watchdog->look_now(std::min<std::chrono::milliseconds>(session.timeouts.heartbeat,
+                                                                 std::chrono::milliseconds(1'000)));
+  if (session.explaining) {
+    // The main thread gives its peers 2.5 heartbeats to say why, and then leaves through abort().
+    std::this_thread::sleep_for(3 * session.timeouts.heartbeat);
   }
 }
 

@@ -122,11 +122,6 @@ class World {
   /// is known or being explained, the process leaves because of that instead, with exit code 8.
   void yield_to_failure();
 
-  /// For the thread that ends the process because of a signal: as yield_to_failure(), but where a
-  /// peer has called this before, connections that break are no failure and nobody waits for an
-  /// explanation.
-  void end_by_signal();
-
   /// Orderly end: barrier, watchdog stopped, groups destroyed. Call only when everything succeeded.
   void close();
 

@@ -56,7 +56,7 @@ struct ChunkPlan {
   /// block.
   std::optional<std::int64_t> cache_bytes = {};
   std::optional<MeasuredBudget> measured =
-      {};  ///< cache_bytes and homes follow from the first step
+      {};  ///< homes follow from the first step, cache_bytes from the first of each lasting length
 };
 
 /// Elements of a rank's part of the chunk.

@@ -78,8 +78,9 @@ class ChunkStore {
   /// internal "chunk-state" under ChunkPlan::shard_grads.
   void abandon_gradients();
   /// After an update, which wrote masters and 16-bit copies: new values -> compute parameters.
-  /// Communicates: all-gather of resident sharded chunks; once under ChunkPlan::measured what all
-  /// ranks decide. Errors: memory "budget-too-small"; internal "plan-disagreement".
+  /// Communicates: all-gather of resident sharded chunks; under ChunkPlan::measured, after a
+  /// measured step, what all ranks decide. Errors: memory "budget-too-small"; internal
+  /// "plan-disagreement".
   void publish();
   /// After masters were changed otherwise (loaded): the 16-bit copies too.
   void publish_masters();

@@ -67,6 +67,11 @@ void settle_run(const fs::path& folder, const RunEnding& ending) {
   if (run_dir == nullptr) {
     return;
   }
+  if (ending.by_launcher && !ending.failure &&
+      is_of_attempt(read_json(folder / kAbortFile), ending.since)) {
+    std::error_code ignored;  // a rank's peers went by the signal before it did
+    fs::remove(folder / kAbortFile, ignored);
+  }
   const Json status = read_json(folder / kStatusFile);
   const auto state = status.find("state");
   const bool running = state != status.end() && *state == "running";

@@ -177,7 +177,7 @@ void TrainSession::write_status(std::string_view state, int exit_code) {
 }
 
 void TrainSession::farewell(int signal) {
-  world_.end_by_signal();
+  world_.yield_to_failure();
   // Hooks would write "running" over this. Never unlocked: none starts any more. One that lasts
   // longer is a save or an evaluation, which writes nothing in the moment that is left.
   static_cast<void>(hooks_running_.try_lock_for(std::chrono::seconds(1)));

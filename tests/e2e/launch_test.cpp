@@ -119,26 +119,6 @@ TEST_CASE("without a launcher, a killed rank 0 is written down by another rank",
   require_failed(folder.path(), 0, 8, 8);
 }
 
-TEST_CASE("a signal that reaches ranks one after the other interrupts all of them", "[launch]") {
-  for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
-    const TempDir folder;
-    const int port = free_port();
-    const Arguments arguments = train_endless(folder.path(), {"--set", "run.stop_signals=[]"});
-    Program rank_0(arguments, torchrun_rank(0, 2, port));
-    Program rank_1(arguments, torchrun_rank(1, 2, port));
-    rank_0.await_stderr("step  2/");
-    (first == 0 ? rank_0 : rank_1).send(SIGTERM);
-    // By then rank 0 has seen that rank 1 is gone, and gives its peers time to say why; or rank 0,
-    // on whose store the other depends, has waited for it.
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    (first == 0 ? rank_1 : rank_0).send(SIGTERM);
-    CHECK(rank_0.wait().code == 128 + SIGTERM);
-    CHECK(rank_1.wait().code == 128 + SIGTERM);
-    CHECK(Json::parse(read_file(folder.path() / "status.json")).at("state") == "interrupted");
-    CHECK_FALSE(fs::exists(folder.path() / "abort.json"));
-  }
-}
-
 TEST_CASE("a rank that never arrives is listed within comm.init_timeout", "[launch]") {
   const TempDir folder;
   const auto start = std::chrono::steady_clock::now();

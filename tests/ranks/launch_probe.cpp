@@ -43,7 +43,7 @@ void yield_on_sigterm(World& world) {
   std::thread([&world, set] {
     int number = 0;
     sigwait(&set, &number);
-    world.end_by_signal();
+    world.yield_to_failure();
     std::_Exit(128 + number);
   }).detach();
 }

@@ -17,7 +17,6 @@ constexpr const char* kAbortKey = "abort";
 constexpr const char* kHeardKey = "heard";
 constexpr const char* kLeftKey = "left";
 constexpr const char* kClosedKey = "closed";
-constexpr const char* kSignalledKey = "signalled";
 /// Stands for the key of a failure that names none.
 constexpr const char* kNoKey = "-";
 
@@ -113,10 +112,6 @@ Failure report_failure(Store& store, const Failure& failure) {
 std::optional<Failure> reported_failure(Store& store) {
   const auto text = store.get(kAbortKey);
   return text ? std::optional(parse_failure(*text)) : std::nullopt;
-}
-
-std::int64_t count_signalled(Store& store, bool leaves) {
-  return store.add(kSignalledKey, leaves ? 1 : 0);
 }
 
 void leave_barrier(Store& store, int world_size) {

@@ -45,9 +45,6 @@ Failure report_failure(Store& store, const Failure& failure);
 /// The failure that ends the run, if any.
 [[nodiscard]] std::optional<Failure> reported_failure(Store& store);
 
-/// Counts the ranks that a signal ends, this one too if it `leaves`: their end is no failure.
-[[nodiscard]] std::int64_t count_signalled(Store& store, bool leaves);
-
 /// The failure with the last phase of every rank, as far as the store still tells.
 [[nodiscard]] RunFailure with_phases(const Failure& failure, Store& store, int world_size);
 

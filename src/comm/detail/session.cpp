@@ -53,12 +53,6 @@ Failure Session::failure_of(const Error& error) const {
   return {launch.rank, rank, error.exit_code(), std::string(error.id()), error.what(), error.key()};
 }
 
-void Session::let_explain() const {
-  if (explaining) {
-    std::this_thread::sleep_for(3 * timeouts.heartbeat);  // fail_broken() takes 2.5 of them
-  }
-}
-
 void Session::fail_timeout(const Collective& collective, const std::vector<int>& ranks) {
   explaining = true;
   throw_if_reported(*store);

@@ -7,9 +7,7 @@
 #include "comm/detail/watchdog.hpp"
 #include "comm/world.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +15,8 @@
 
 namespace colossal::detail {
 
-/// Connection, progress and watchdog of this rank. All members but the watchdog, the notice,
-/// the time-outs and the atomic flag belong to the main thread.
+/// Connection, progress and watchdog of this rank. All members but the watchdog and the notice
+/// belong to the main thread.
 struct Session {
   LaunchOptions launch;
   WorldTimeouts timeouts;
@@ -36,13 +34,6 @@ struct Session {
   [[nodiscard]] int store_host() const { return launch.store_is_hosted ? kLauncherRank : 0; }
   /// An error of this rank, as its peers shall hear of it.
   [[nodiscard]] Failure failure_of(const Error& error) const;
-  /// How long a thread that ends the process waits for a word of the watchdog.
-  [[nodiscard]] std::chrono::milliseconds patience() const {
-    return std::min<std::chrono::milliseconds>(timeouts.heartbeat, std::chrono::seconds(1));
-  }
-  /// Blocks as long as the main thread needs to explain a collective that has failed and to leave
-  /// through abort(); returns at once if it explains nothing. Any other thread.
-  void let_explain() const;
   /// Why `collective` of these global ranks did not finish in time: comm "peer-failed" if a failure
   /// was reported, else comm "collective-timeout" naming the ranks that never entered it.
   [[noreturn]] void fail_timeout(const Collective& collective, const std::vector<int>& ranks);

@@ -39,17 +39,6 @@ void Watchdog::look_now(std::chrono::milliseconds patience) {
   }
 }
 
-bool Watchdog::tell_signal(std::chrono::milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
-  signalled_ = true;
-  look_now(patience);
-  while (options_.store_host == options_.rank && num_signalled_ < options_.size &&
-         Clock::now() < deadline) {
-    look_now(std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()));
-  }
-  return num_signalled_ > 1;
-}
-
 void Watchdog::stop() {
   stand_down();
   thread_.request_stop();
@@ -87,10 +76,6 @@ void Watchdog::tick() {
   publish_beat(*store_, options_.rank, progress_.next_beat());
   if (const auto failure = reported_failure(*store_)) {
     leave(*failure);
-  }
-  if (signalled_) {
-    num_signalled_ = count_signalled(*store_, !counted_);
-    counted_ = true;
   }
   check_peers();
   if (!options_.inspect) {

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -51,10 +50,6 @@ class Watchdog {
   /// Looks for a reported failure now: if there is one, the process ends and this does not return.
   /// Gives up after `patience`. Any thread.
   void look_now(std::chrono::milliseconds patience);
-  /// Tells the peers that a signal ends this rank, and looks as look_now() does. True if one of
-  /// them is ended so too: then a connection that is lost is no failure. The host of the store
-  /// waits, at most `patience`, for all of them: they would take its end for one. Any thread.
-  [[nodiscard]] bool tell_signal(std::chrono::milliseconds patience);
   /// Stops the thread; waits for at most one store call. May be called again.
   void stop();
 
@@ -76,11 +71,8 @@ class Watchdog {
   FailureNotice& notice_;
   std::vector<int> watched_;
   std::map<int, Seen> seen_;
-  bool counted_ = false;  ///< among those that a signal ends
   std::atomic<bool> standing_down_{false};
-  std::atomic<bool> asked_{false};              ///< look_now() waits for the next tick
-  std::atomic<bool> signalled_{false};          ///< tell_signal() was called
-  std::atomic<std::int64_t> num_signalled_{0};  ///< ranks that have called it, at the last look
+  std::atomic<bool> asked_{false};  ///< look_now() waits for the next tick
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;  // last: stops before what it uses is gone

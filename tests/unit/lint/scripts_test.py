@@ -185,7 +185,7 @@ class Test(Folder):
 
     def function(self, name):
         lines = (SCRIPTS / "test.sh").read_text(encoding="utf-8")
-        return lines[lines.index(f"{name}() {{"):].split("\n}\n")[0] + "\n}\n"
+        return lines[lines.index(f"\n{name}() {{") + 1:].split("\n}\n")[0] + "\n}\n"
 
     def test_a_report_that_was_never_written_is_a_failure(self):
         functions = "passed=0; failed=0\n" + self.function("count") + self.function("count_or_fail")
@@ -196,11 +196,11 @@ class Test(Folder):
     def test_a_lint_that_says_nothing_fails(self):
         (self.folder / "scripts" / "lint").mkdir(parents=True)
         lints = self.folder / "scripts" / "lint" / "all.sh"
-        functions = "passed=0; failed=0; heading() { :; }\n" + "".join(self.function(name) for name in ("count", "count_or_fail", "lint"))
+        functions = "passed=0; failed=0; heading() { :; }\n" + "".join(self.function(name) for name in ("count", "count_or_fail", "start_lint", "lint"))
         for text, expected in (("lint: 12 passed, 1 failed", "12 1"), ("Segmentation fault", "0 1"), ("", "0 1")):
             lints.write_text(f"#!/bin/bash\necho '{text}'\n", encoding="utf-8")
             lints.chmod(0o755)
-            done = run("bash", "-uo", "pipefail", "-c", functions + "lint >/dev/null; echo $passed $failed", cwd=self.folder)
+            done = run("bash", "-uo", "pipefail", "-c", functions + "start_lint; lint >/dev/null; echo $passed $failed", cwd=self.folder)
             self.assertEqual((done.stdout, done.stderr), (expected + "\n", ""))
 
 

@@ -165,4 +165,17 @@ TEST_CASE("a run that a signal stopped has not failed", "[failure]") {
   CHECK(read_json(folder.path() / "status.json").at("exit") == 143);
 }
 
+TEST_CASE("a rank that the signal reached last took its peers' end for a failure", "[failure]") {
+  const TempDir folder;
+  leave_status(folder.path(), "running", 1);
+  settle_run(folder.path(), {8, kFailure, unix_time() - 10, false});
+  REQUIRE(fs::exists(folder.path() / "abort.json"));
+  // A failure of an attempt before this one was one.
+  settle_run(folder.path(), {143, std::nullopt, unix_time() + 10, true});
+  CHECK(fs::exists(folder.path() / "abort.json"));
+  settle_run(folder.path(), {143, std::nullopt, unix_time() - 10, true});
+  CHECK_FALSE(fs::exists(folder.path() / "abort.json"));
+  CHECK(read_json(folder.path() / "status.json").at("state") == "interrupted");
+}
+
 }  // namespace colossal::test
