@@ -35,8 +35,9 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
 for config in "$@"; do
+  length=$("$program" config show "$config" | sed -n 's/^  seq_length: \([0-9]*\).*/\1/p')
   sets=()
-  for set in 'data={type: synthetic, seq_length: 1024, num_samples: 4096}' train.tokens=null train.epochs=null train.samples=null \
+  for set in "data={type: synthetic, seq_length: ${length:-1024}, num_samples: 4096}" 'scheduler={type: constant}' train.tokens=null train.epochs=null train.samples=null \
     train.steps=3 eval=null checkpoint=null checkpoint.at_end=false; do
     sets+=(--set "$set")
   done
