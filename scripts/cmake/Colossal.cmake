@@ -8,8 +8,8 @@ if(COLOSSAL_WERROR)
   list(APPEND COLOSSAL_WARNINGS -Werror)
 endif()
 
-# Tests are compiled as libraries are: the linker may take an inline function's code from either, and -O0 makes the gate's
-# rank tests a fifth slower than it makes its build faster. g++ 12 sees bounds crossed inside std::string where none are
+# Tests are compiled as libraries are: the linker may take an inline function's code from either, and -O0 took
+# as much time from rank tests as it saved of the build. g++ 12 sees bounds crossed inside std::string where none are
 # (GCC bug 105651), once headers are precompiled.
 set(COLOSSAL_TEST_OPTIONS -g0 -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
 

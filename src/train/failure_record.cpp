@@ -33,6 +33,13 @@ bool is_of_attempt(const Json& json, double since) {
   return time != json.end() && time->is_number() && time->get<double>() >= since;
 }
 
+/// A failure of this attempt that is only what a rank saw of others.
+bool tells_of_peers(const Json& abort, double since) {
+  const auto code = abort.find("code");
+  return is_of_attempt(abort, since) && code != abort.end() &&
+         *code == static_cast<int>(ErrorKind::comm);
+}
+
 void write_status(const RunDir& run_dir, Json status, const RunEnding& ending) {
   if (status.empty()) {
     status = {{"state", ""}, {"step", 0}, {"total", 0}, {"attempt", run_dir.attempt()}};
@@ -68,7 +75,7 @@ void settle_run(const fs::path& folder, const RunEnding& ending) {
     return;
   }
   if (ending.by_launcher && !ending.failure &&
-      is_of_attempt(read_json(folder / kAbortFile), ending.since)) {
+      tells_of_peers(read_json(folder / kAbortFile), ending.since)) {
     std::error_code ignored;  // a rank's peers went by the signal before it did
     fs::remove(folder / kAbortFile, ignored);
   }

@@ -29,7 +29,8 @@ struct RunEnding {
 /// Writes abort.json and status.json into the folder of a run that no process owns any more. Does
 /// nothing if the folder does not exist or is in use; never throws. A status of another attempt
 /// stays, unless it says that a process is running. Where the launcher has seen a signal end the
-/// run, an abort.json of this attempt goes: ranks whose peers the signal reached first wrote it.
+/// run, an abort.json of this attempt with the code of comm goes: ranks whose peers the signal
+/// reached first wrote it. What a rank failed with by itself stays.
 void settle_run(const std::filesystem::path& folder, const RunEnding& ending);
 
 /// The listener of one rank: writes the same files, through the run directory while this rank owns

@@ -168,7 +168,8 @@ TEST_CASE("a run that a signal stopped has not failed", "[failure]") {
 TEST_CASE("a rank that the signal reached last took its peers' end for a failure", "[failure]") {
   const TempDir folder;
   leave_status(folder.path(), "running", 1);
-  settle_run(folder.path(), {8, kFailure, unix_time() - 10, false});
+  const RunFailure lost{1, 8, "peer-lost", "rank 1 died without a message", {}};
+  settle_run(folder.path(), {8, lost, unix_time() - 10, false});
   REQUIRE(fs::exists(folder.path() / "abort.json"));
   // A failure of an attempt before this one was one.
   settle_run(folder.path(), {143, std::nullopt, unix_time() + 10, true});
@@ -176,6 +177,14 @@ TEST_CASE("a rank that the signal reached last took its peers' end for a failure
   settle_run(folder.path(), {143, std::nullopt, unix_time() - 10, true});
   CHECK_FALSE(fs::exists(folder.path() / "abort.json"));
   CHECK(read_json(folder.path() / "status.json").at("state") == "interrupted");
+}
+
+TEST_CASE("what a rank failed with by itself stays when a signal ends the run", "[failure]") {
+  const TempDir folder;
+  leave_status(folder.path(), "running", 1);
+  settle_run(folder.path(), {7, kFailure, unix_time() - 10, false});
+  settle_run(folder.path(), {143, std::nullopt, unix_time() - 10, true});
+  CHECK(read_json(folder.path() / "abort.json").at("id") == "nonfinite-loss");
 }
 
 }  // namespace colossal::test
