@@ -32,8 +32,8 @@ void Watchdog::stand_down() noexcept {
 
 void Watchdog::look_now(std::chrono::milliseconds patience) {
   const auto deadline = Clock::now() + patience;
-  asked_ = true;
-  while (asked_ && Clock::now() < deadline) {
+  const int number = ++asked_;
+  while (looked_ < number && Clock::now() < deadline) {
     wake_.notify_all();  // again and again: the thread may be between its question and its sleep
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -51,8 +51,9 @@ void Watchdog::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   std::chrono::milliseconds pause = options_.interval / 8;  // a start has many short phases
   while (!stop.stop_requested()) {
-    wake_.wait_for(lock, stop, pause, [this] { return asked_.load(); });
+    wake_.wait_for(lock, stop, pause, [this] { return asked_ != looked_; });
     pause = std::min(2 * pause, options_.interval);
+    const int asked = asked_;  // who asks during the tick may have been overlooked
     try {
       tick();
     } catch (const Error& error) {
@@ -68,7 +69,7 @@ void Watchdog::run(const std::stop_token& stop) {
              "internal",
              error.what()});
     }
-    asked_ = false;
+    looked_ = asked;
   }
 }
 

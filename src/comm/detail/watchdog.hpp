@@ -72,7 +72,8 @@ class Watchdog {
   std::vector<int> watched_;
   std::map<int, Seen> seen_;
   std::atomic<bool> standing_down_{false};
-  std::atomic<bool> asked_{false};  ///< look_now() waits for the next tick
+  std::atomic<int> asked_{0};   ///< calls of look_now()
+  std::atomic<int> looked_{0};  ///< those of them that a whole tick has come after
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;  // last: stops before what it uses is gone
