@@ -141,6 +141,12 @@ void ChunkStore::begin_gradients() {
   }
 }
 
+void ChunkStore::drop_gradients() {
+  for (const auto& chunk : impl_->chunks) {
+    chunk->drop_gradients();
+  }
+}
+
 void ChunkStore::gradients_ready(int block, bool last) {
   BlockRecord& record = impl_->block_at(block);
   check(!record.reported,

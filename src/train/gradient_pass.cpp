@@ -179,6 +179,9 @@ void GradientPass::record(LiveModel& model, const std::vector<Batch>& micro_batc
       tensor = tensor.clone();
     }
   }
+  // Else what was lent to the last step stays beside the graph's own memory: a graph takes nothing
+  // from what others gave back, and gives nothing to them.
+  model.store->drop_gradients();
   made->graph = recorder_(device_, [&] { made->sums = compute(model, made->batches); });
   recorded_ = std::move(made);
   log::info("[cuda-graph] forward and backward are one call from step {} on",

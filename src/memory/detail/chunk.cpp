@@ -202,11 +202,15 @@ void Chunk::drop() {
   shared_.pool.put(weights_.empty());
 }
 
-void Chunk::begin_gradients() {
-  summed_ = false;
+void Chunk::drop_gradients() {
   if (lends_gradients_ && grads_.filled()) {
     shared_.pool.put(grads_.empty());
   }
+}
+
+void Chunk::begin_gradients() {
+  summed_ = false;
+  drop_gradients();
   if (keeps_gradients_ && !lends_gradients_) {
     expect_gradients();
   }

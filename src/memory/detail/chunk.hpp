@@ -77,6 +77,8 @@ class Chunk {
   /// Readies memory for gradients, unless it is there: zeroed, or with lent gradients that are
   /// still to be written.
   void open_gradients();
+  /// Gives the memory of lent gradients back.
+  void drop_gradients();
   /// Makes gradients zero, or says that they are still to be written, at the start of a step; lent
   /// memory of the step before goes.
   void begin_gradients();

@@ -68,8 +68,10 @@ class FakeRun {
     model_.blocks.push_back(std::move(block));
     const std::vector<ChunkStore::Block> owned = {{"product", block_->parameters()}};
     const std::unique_ptr<ChunkPlanner> planner = make_planner(model_.blocks, config);
+    StoreOptions options = store_options(config);
+    options.lend_grads = true;  // as on a GPU
     model_.store = std::make_unique<ChunkStore>(
-        owned, *planner, std::span<const std::string_view>{}, store_options(config), context_);
+        owned, *planner, std::span<const std::string_view>{}, options, context_);
     model_.stage = std::make_unique<BlockStage>(model_.blocks, *model_.store, context_);
     pass_ = std::make_unique<GradientPass>(
         config,
@@ -85,7 +87,7 @@ class FakeRun {
     batch.loss.factor = factor;
     static_cast<void>(pass_->run(model_, {batch, batch}));
     pass_->observe(1, 1);
-    return model_.store->shards().front().grad[0].item<double>();
+    return gradient()[0].item<double>();
   }
 
   [[nodiscard]] bool replayed() const { return pass_->replayed(); }
@@ -107,8 +109,11 @@ class FakeRun {
     int& count_;
   };
 
+  [[nodiscard]] const at::Tensor& gradient() const { return model_.store->shards().front().grad; }
+
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) {
     ++num_recorded;
+    CHECK(gradient().storage().data() == nullptr);  // or a graph would take as much beside it
     block_->fails_in = fails ? 2 : 0;
     work();
     return std::make_unique<Graph>(num_graphs_);
