@@ -305,7 +305,7 @@ TEST_CASE("a scale of the loss that only falls ends with exit code 7, told once"
     const Outcome outcome = run_expecting(
         7,
         train_fp16(run_dir, {"--nproc", processes, "--set", "train.max_skipped_steps=3"}),
-        {.environment = {{"COLOSSAL_FAULT", "rank=0,step=3,kind=inf"}}});
+        with_fault("rank=0,step=3,kind=inf"));
     INFO(outcome.err);
     CHECK(times_told(outcome, "[too-many-skipped]") == 1);
     CHECK(times_told(outcome, "step 3: 4 updates in a row were skipped") == 1);

@@ -23,9 +23,7 @@ Arguments train_with(const fs::path& run_dir, const Arguments& sets, const char*
 }
 
 Setting slow_writes() {
-  Setting setting;
-  setting.environment["COLOSSAL_FAULT"] = "rank=0,kind=write-sleep:300";
-  return setting;
+  return with_fault("rank=0,kind=write-sleep:300");
 }
 
 /// A constant rate: runs of different lengths have equal steps.
@@ -100,14 +98,12 @@ TEST_CASE("a run that saves beside training equals one that does not", "[checkpo
 
 TEST_CASE("a signal waits for the save beside training", "[checkpoint]") {
   const TempDir folder;
-  Setting slow;
-  slow.environment["COLOSSAL_FAULT"] = "rank=1,kind=write-sleep:2";
   Program program(train_with(folder.path(),
                              {"checkpoint={every_steps: 4, async: true, keep_last: 9}",
                               "train.steps=1M",
                               "parallel.zero.stage=1"},
                              "2"),
-                  slow);
+                  with_fault("rank=1,kind=write-sleep:2"));
   program.await_stderr("saving (async");
   program.send(SIGTERM);
   const Outcome outcome = program.wait();
@@ -122,14 +118,12 @@ TEST_CASE("a signal waits for the save beside training", "[checkpoint]") {
 
 TEST_CASE("a disk that refuses beside training ends a run after three times", "[checkpoint]") {
   const TempDir folder;
-  Setting full;
-  full.environment["COLOSSAL_FAULT"] = "rank=1,kind=write-error:100";
   const Outcome outcome = run_expecting(
       5,
       train_with(folder.path(),
                  {"checkpoint={every_steps: 2, async: true}", "parallel.zero.stage=1"},
                  "2"),
-      full);
+      with_fault("rank=1,kind=write-error:100"));
   INFO(outcome.err);
   CHECK(count(outcome.err, "of 3 failures in a row that end the run") >= 2);
   CHECK(times_told(outcome, "[checkpoint-write]") >= 1);

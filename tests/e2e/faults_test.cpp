@@ -92,11 +92,9 @@ TEST_CASE("a second signal ends a run at once, and nothing of it lives on", "[fa
       INFO(processes << " processes, signal " << signal);
       const TempDir folder;
       // Long in a step, which a first signal would wait for.
-      Setting slow;
-      slow.environment["COLOSSAL_FAULT"] = "rank=0,step=3,kind=sleep:300";
       Program program(train_endless(folder.path(),
                                     {"--nproc", processes, "--set", "checkpoint.every_steps=1M"}),
-                      slow);
+                      with_fault("rank=0,step=3,kind=sleep:300"));
       program.await_stderr("step  2/");
       const std::vector<pid_t> ranks = program.children();
       program.send(signal);

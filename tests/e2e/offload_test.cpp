@@ -250,8 +250,7 @@ TEST_CASE("a disk that fails in a step ends the run, and nothing of it is lost",
         records(folder.path() / (std::string("whole") + processes)).at(6).at("nvme_bytes");
     // every step writes all states once: the fourth stops in its middle
     const std::string fault = "rank=0,kind=nvme-error:" + bytes(3.5 * states);
-    const Outcome failed =
-        run_expecting(9, train("run"), {.environment = {{"COLOSSAL_FAULT", fault}}});
+    const Outcome failed = run_expecting(9, train("run"), with_fault(fault));
     INFO(failed.err);
     CHECK(times_told(failed, "[nvme-io]") == 1);
     CHECK(count(failed.err, "step  4/") == 0);

@@ -337,11 +337,9 @@ TEST_CASE("a JSON console shows the records with all their digits", "[reporting]
 TEST_CASE("a rank that fails says so as an object, and the run ends as ever",
           "[reporting][console]") {
   const TempDir folder;
-  Setting setting;
-  setting.environment = {{"COLOSSAL_FAULT", "rank=1,step=3,kind=throw"}};
   const Outcome outcome =
       run(train_tiny(folder.path() / "run", {"--nproc", "2", "--set", "logging.console=json"}),
-          setting);
+          with_fault("rank=1,step=3,kind=throw"));
   INFO(outcome.err);
   CHECK(outcome.code != 0);
   bool told = false;
