@@ -14,7 +14,7 @@ namespace colossal::kernels::cuda {
 
 bool takes_gelu_gradient(const at::Tensor& x_mi, const at::Tensor& weight_fi) {
   return is_plain(x_mi) && is_plain(weight_fi) &&
-         takes_gelu_gradient(x_mi.get_device(), x_mi.size(0), x_mi.size(1), weight_fi.size(0));
+         takes_gelu_gradient(x_mi.get_device(), x_mi.size(0), weight_fi.size(0));
 }
 
 BiasActGrad gelu_gradient(const at::Tensor& g_mo,
@@ -25,7 +25,7 @@ BiasActGrad gelu_gradient(const at::Tensor& g_mo,
   const std::int64_t features = pre_mf.size(1);
   const std::int64_t in = g_mo.size(1);
   if (!is_plain(g_mo) || !is_plain(weight_of) || !is_plain(pre_mf) ||
-      !takes_gelu_gradient(pre_mf.get_device(), rows, in, features)) {
+      !takes_gelu_gradient(pre_mf.get_device(), rows, features)) {
     return {};
   }
   const at::TensorOptions wide = pre_mf.options().dtype(at::kFloat);

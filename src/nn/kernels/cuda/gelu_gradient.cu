@@ -215,10 +215,7 @@ cudaError_t launch(const GeluGradient& args, cudaStream_t stream) {
 
 }  // namespace product_tiles
 
-bool takes_gelu_gradient(int device,
-                         std::int64_t rows,
-                         std::int64_t /*in*/,
-                         std::int64_t features) {
+bool takes_gelu_gradient(int device, std::int64_t rows, std::int64_t features) {
   return product_tiles::takes(device, rows, features);
 }
 

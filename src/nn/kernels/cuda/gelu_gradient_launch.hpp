@@ -22,10 +22,7 @@ struct GeluGradient {
 
 /// Whether the kernel runs on this device (compute capability 9.0, for whose instructions it is
 /// written) and has enough work of this size to fill it.
-[[nodiscard]] bool takes_gelu_gradient(int device,
-                                       std::int64_t rows,
-                                       std::int64_t in,
-                                       std::int64_t features);
+[[nodiscard]] bool takes_gelu_gradient(int device, std::int64_t rows, std::int64_t features);
 
 /// Rows of partial sums: a function of the shape.
 [[nodiscard]] std::int64_t gelu_gradient_parts(std::int64_t rows);
