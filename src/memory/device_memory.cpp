@@ -48,6 +48,7 @@ class CountingDevice final : public c10::Allocator, public DeviceMemory {
     }
     std::memcpy(block, &wanted, sizeof(wanted));
     void* data = static_cast<std::byte*>(block) + kHeaderBytes;
+    report(data, wanted);
     return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};
   }
 
@@ -81,7 +82,16 @@ class CountingDevice final : public c10::Allocator, public DeviceMemory {
     std::int64_t bytes = 0;
     std::memcpy(&bytes, block, sizeof(bytes));
     gauge(MemoryKind::device).remove(bytes);
+    report(data, -bytes);
     c10::free_cpu(block);
+  }
+
+  /// To whoever asks torch for what its thread takes, as torch's own allocator does.
+  static void report(void* data, std::int64_t bytes) {
+    if (c10::memoryProfilingEnabled()) {
+      const auto held = static_cast<std::size_t>(gauge(MemoryKind::device).use().current);
+      c10::reportMemoryUsageToProfiler(data, bytes, held, 0, c10::Device(c10::DeviceType::CPU));
+    }
   }
 
   [[noreturn]] void refuse(std::int64_t wanted, std::optional<std::int64_t> limit) {

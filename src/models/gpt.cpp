@@ -146,7 +146,8 @@ class DecoderBlock : public Block {
     cost.forward_flops = static_cast<double>(tokens) * (2 * weights + 2 * scores);
     cost.backward_flops = 2 * cost.forward_flops;
     cost.param_bytes = stored_bytes(all(), item);
-    const detail::DecoderBytes bytes(m, layers_.recompute(), shape, layers_.hidden(shape, h).dtype);
+    const detail::DecoderBytes bytes(
+        m, layers_.recompute(), shape, layers_.hidden(shape, h).dtype, layers_.device());
     cost.activation_bytes = bytes.kept();
     cost.boundary_bytes = tokens * h * item;
     cost.forward_bytes = bytes.forward();
@@ -254,8 +255,8 @@ class HeadBlock : public Block {
       return cost;
     }
     cost.activation_bytes = tokens * ((hidden_ + norm + padded_) * item + statistics);
-    cost.forward_bytes = rebuilt + linear_forward_bytes(size, dtype);
-    cost.backward_bytes = rebuilt + linear_backward_bytes(size, dtype);
+    cost.forward_bytes = rebuilt + linear_forward_bytes(size, dtype, layers_.device());
+    cost.backward_bytes = rebuilt + linear_backward_bytes(size, dtype, layers_.device());
     return cost;
   }
 

@@ -39,7 +39,8 @@ at::Tensor input_of(std::size_t index, const Activation& in, const Batch& batch,
 BlockCost linear_cost(const Widths& widths,
                       const BatchShape& shape,
                       const std::vector<Parameter*>& parameters,
-                      at::ScalarType dtype) {
+                      at::ScalarType dtype,
+                      at::Device device) {
   const std::int64_t rows = shape.batch * shape.sequence;
   const auto item_bytes = static_cast<std::int64_t>(c10::elementSize(dtype));
   BlockCost cost;
@@ -48,8 +49,8 @@ BlockCost linear_cost(const Widths& widths,
   cost.param_bytes = stored_bytes(parameters, item_bytes);
   cost.activation_bytes = rows * (widths.in + widths.out) * item_bytes;
   const LinearSize size{.rows = rows, .in = widths.in, .out = widths.out};
-  cost.forward_bytes = linear_forward_bytes(size, dtype);
-  cost.backward_bytes = linear_backward_bytes(size, dtype);
+  cost.forward_bytes = linear_forward_bytes(size, dtype, device);
+  cost.backward_bytes = linear_backward_bytes(size, dtype, device);
   return cost;
 }
 
@@ -80,7 +81,8 @@ class HiddenBlock : public Block {
 
   [[nodiscard]] BlockCost cost(const BatchShape& shape) const override {
     const BoundarySpec out = layers_.hidden(shape, widths_.out);
-    BlockCost cost = linear_cost(widths_, shape, parameters_of(linear_), out.dtype);
+    BlockCost cost =
+        linear_cost(widths_, shape, parameters_of(linear_), out.dtype, layers_.device());
     cost.boundary_bytes = shape.batch * shape.sequence * widths_.out * item_bytes_of(out);
     cost.backward_bytes += cost.boundary_bytes;  // the gradient before the activation
     return cost;
@@ -127,8 +129,11 @@ class ClassifierBlock : public Block {
   [[nodiscard]] std::vector<Parameter*> parameters() override { return parameters_of(linear_); }
 
   [[nodiscard]] BlockCost cost(const BatchShape& shape) const override {
-    return linear_cost(
-        widths_, shape, parameters_of(linear_), layers_.hidden(shape, widths_.in).dtype);
+    return linear_cost(widths_,
+                       shape,
+                       parameters_of(linear_),
+                       layers_.hidden(shape, widths_.in).dtype,
+                       layers_.device());
   }
 
  private:

@@ -43,12 +43,23 @@ struct LinearSize {
   std::int64_t out = 0;
 };
 
-/// Bytes that linear() without activation takes at most beside its result.
-[[nodiscard]] std::int64_t linear_forward_bytes(const LinearSize& size, at::ScalarType dtype);
+/// Bytes that linear() without activation takes at most beside its result: none on a GPU, whose
+/// libraries share gpu_workspace_bytes().
+[[nodiscard]] std::int64_t linear_forward_bytes(const LinearSize& size,
+                                                at::ScalarType dtype,
+                                                at::Device device);
 
 /// Bytes that its backward takes at most beside what was kept and the gradient of its output:
 /// gradients of input and weight among them.
-[[nodiscard]] std::int64_t linear_backward_bytes(const LinearSize& size, at::ScalarType dtype);
+[[nodiscard]] std::int64_t linear_backward_bytes(const LinearSize& size,
+                                                 at::ScalarType dtype,
+                                                 at::Device device);
+
+/// Bytes that products hold on a GPU beside all tensors of a model, whatever its size: a workspace
+/// each of forward's and of backward's thread for those of torch (fp32, fp64, and those of 16 bits
+/// if `torch_too`), one for those with a bias in fp32, and one for ours of 16 bits. As on cards of
+/// compute capability 9.0, where torch takes the most.
+[[nodiscard]] std::int64_t gpu_workspace_bytes(at::ScalarType dtype, bool torch_too);
 
 /// Rows of weight_rh by index. Gradients of equal indices are added in fp32 at least.
 [[nodiscard]] at::Tensor embedding(const at::Tensor& weight_rh, const at::Tensor& indices);

@@ -256,17 +256,33 @@ at::Tensor linear_onto(const at::Tensor& residual_bso,
       x_bsi, weight_oi, optional_of(bias_o), residual_bso, Rebuild::nothing);
 }
 
-std::int64_t linear_forward_bytes(const LinearSize& size, at::ScalarType dtype) {
-  return detail::product_scratch_bytes({.m = size.rows, .k = size.in, .n = size.out}, dtype);
+std::int64_t linear_forward_bytes(const LinearSize& size, at::ScalarType dtype, at::Device device) {
+  return device.is_cpu()
+             ? detail::product_scratch_bytes(
+                   {.m = size.rows, .k = size.in, .n = size.out, .second_transposed = true}, dtype)
+             : 0;
 }
 
-std::int64_t linear_backward_bytes(const LinearSize& size, at::ScalarType dtype) {
+std::int64_t linear_backward_bytes(const LinearSize& size,
+                                   at::ScalarType dtype,
+                                   at::Device device) {
+  const auto scratch = [&](const detail::ProductSize& product) {
+    return device.is_cpu() ? detail::product_scratch_bytes(product, dtype) : 0;
+  };
   const auto item = static_cast<std::int64_t>(at::elementSize(dtype));
-  const std::int64_t for_x =
-      detail::product_scratch_bytes({.m = size.rows, .k = size.out, .n = size.in}, dtype);
-  const std::int64_t for_weight = detail::product_scratch_bytes(
-      {.m = size.out, .k = size.rows, .n = size.in, .transposed = true}, dtype);
+  const std::int64_t for_x = scratch({.m = size.rows, .k = size.out, .n = size.in});
+  const std::int64_t for_weight =
+      scratch({.m = size.out, .k = size.rows, .n = size.in, .transposed = true});
   return item * size.rows * size.in + std::max(for_x, item * size.in * size.out + for_weight);
+}
+
+std::int64_t gpu_workspace_bytes(at::ScalarType dtype, bool torch_too) {
+  constexpr std::int64_t kOfTorch = std::int64_t{32} << 20U;
+  constexpr std::int64_t kOfTorchWithBias = std::int64_t{1} << 20U;
+  if (at::elementSize(dtype) > 2) {
+    return 2 * kOfTorch + kOfTorchWithBias;
+  }
+  return kernels::cuda::kWorkspaceBytes + (torch_too ? 2 * kOfTorch : 0);
 }
 
 std::pair<at::Tensor, at::Tensor> layer_norm_fork(const at::Tensor& x_bsh,

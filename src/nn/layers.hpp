@@ -167,6 +167,8 @@ class LayerFactory {
   virtual std::unique_ptr<TokenLoss> token_loss(std::int64_t vocabulary) = 0;
   /// Of this many tokens of a micro-batch, those whose logits training holds at a time.
   [[nodiscard]] virtual std::int64_t logit_rows(std::int64_t tokens) const = 0;
+  /// Where its layers compute.
+  [[nodiscard]] virtual at::Device device() const = 0;
   /// What its layers compute again in backward.
   [[nodiscard]] virtual const Recompute& recompute() const noexcept = 0;
   /// The [B,S,H] tensor "hidden" between blocks for micro-batches of this shape.

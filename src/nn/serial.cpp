@@ -353,6 +353,8 @@ class SerialFactory : public LayerFactory {
     return {"hidden", {rows, shape.sequence, size}, layout, context_.dtype(), true};
   }
 
+  [[nodiscard]] at::Device device() const override { return context_.device(); }
+
   [[nodiscard]] const Recompute& recompute() const noexcept override { return recompute_; }
 
  private:

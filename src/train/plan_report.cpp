@@ -6,6 +6,7 @@
 #include "config/schedule.hpp"
 #include "memory/accounting.hpp"
 #include "models/zoo.hpp"
+#include "nn/functions.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/scheduler.hpp"
 #include "train/capacity.hpp"
@@ -71,6 +72,23 @@ std::int64_t loader_bytes(const Config& config) {
   const std::int64_t token_bytes = rows ? 8 + 4 * config.model.in_features : 8 * fields;
   return config.data.prefetch * config.train.micro_batch_size * config.data.seq_length *
          token_bytes;
+}
+
+/// What products hold on a GPU whatever the sizes. Layers of 16 bits also multiply by torch where
+/// attention has no kernel, or rows are no whole packs, as a number of classes may not be.
+std::int64_t workspace_bytes(const Config& config, at::ScalarType dtype) {
+  const ModelConfig& model = config.model;
+  const kernels::AttentionShape heads{
+      model.num_heads,
+      model.num_kv_heads,
+      model.hidden_size / std::max<std::int64_t>(model.num_heads, 1)};
+  constexpr std::int64_t kPack = 8;  // elements
+  const bool broken = model.hidden_size % kPack != 0 || model.ffn_hidden_size % kPack != 0;
+  const bool math = model.attention == AttentionKind::math || model.attention_dropout > 0;
+  const bool torch_too =
+      model.type == ModelType::mlp || broken || math ||
+      kernels::attends_by_products(heads, dtype, !config.data.cross_document_attention);
+  return gpu_workspace_bytes(dtype, torch_too);
 }
 
 void fill_model(PlanReport& plan, const ModelConfig& model) {
@@ -147,9 +165,10 @@ struct PlanModel {
   std::unique_ptr<ChunkPlanner> planner;
   StoreOptions options;
   std::int64_t num_states = 0;
-  std::int64_t whole_bytes = 0;   ///< of states that every rank holds whole
-  std::int64_t update_bytes = 0;  ///< of a GPU, during an update
-  bool host_apart = false;        ///< ranks compute on GPUs
+  std::int64_t whole_bytes = 0;    ///< of states that every rank holds whole
+  std::int64_t update_bytes = 0;   ///< of a GPU, during an update
+  std::int64_t library_bytes = 0;  ///< of a GPU, all the time
+  bool host_apart = false;         ///< ranks compute on GPUs
 };
 
 PlanModel plan_model(const Config& config, const ParallelContext& alone) {
@@ -172,6 +191,7 @@ PlanModel plan_model(const Config& config, const ParallelContext& alone) {
   }
   model.update_bytes = model.host_apart ? optimizer->gpu_scratch_bytes() : 0;
   model.options.lend_grads = model.host_apart;
+  model.library_bytes = model.host_apart ? workspace_bytes(config, model.options.compute) : 0;
   return model;
 }
 
@@ -186,7 +206,7 @@ ChunkBytes chunk_bytes(const PlanModel& model,
                   .num_states = model.num_states,
                   .micro_batches = config.train.gradient_accumulation,
                   .activations = cost.activations,
-                  .other_bytes = loader_bytes(config) + model.whole_bytes,
+                  .other_bytes = loader_bytes(config) + model.whole_bytes + model.library_bytes,
                   .device_bytes = config.run.device_memory.value_or(0),
                   .evaluation_bytes = cost.evaluation_bytes,
                   .update_bytes = model.update_bytes,
@@ -301,7 +321,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
       fill_chunks(plan, chunks, held, model.options.compute);
     }
     RankBytes bytes = rank_bytes(model, held, mesh);
-    bytes.buffers = loader_bytes(config);
+    bytes.buffers = loader_bytes(config) + model.library_bytes;
     bytes.host += cost.host_bytes;
     of_group.emplace(group, bytes);
     plan.ranks.push_back(bytes);

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <compare>
 #include <cstdint>
 
 namespace colossal::detail {
@@ -17,10 +18,15 @@ struct ProductSize {
   std::int64_t k = 0;
   std::int64_t n = 0;
   bool transposed = false;  ///< the first matrix is given as its transpose
+  bool second_transposed = false;
+  auto operator<=>(const ProductSize&) const = default;
 };
 
-/// Bytes that a product takes beside its result: fp32 copies, or the buffers of oneDNN's kernels
-/// for one thread, as it was seen to ask for them.
+/// Bytes that a product on a CPU takes beside its result with the threads there are now: fp32
+/// copies, or the buffers of oneDNN's kernels, whose rules differ from processor to processor and
+/// jump with the number of threads (16 may each hold a whole result). A product that is not large
+/// is therefore multiplied once, with zeros; of a large one the buffers of ordinary kernels are
+/// counted.
 [[nodiscard]] std::int64_t product_scratch_bytes(const ProductSize& size, at::ScalarType dtype);
 
 /// bias + a b, rounded once.

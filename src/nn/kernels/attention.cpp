@@ -169,6 +169,11 @@ QkvViews split_heads(const at::Tensor& qkv_bsd, const AttentionShape& shape) {
           part(shape.num_heads + shape.num_kv_heads, shape.num_kv_heads)};
 }
 
+bool attends_by_products(const AttentionShape& shape, at::ScalarType dtype, bool documents) {
+  // FlashAttention and cuDNN: head sizes that are multiples of 8, 256 at most.
+  return at::elementSize(dtype) > 2 || documents || shape.head_dim % 8 != 0 || shape.head_dim > 256;
+}
+
 AttentionResult attention_forward(const at::Tensor& qkv_bsd,
                                   const AttentionShape& shape,
                                   const at::Tensor& starts_bs) {

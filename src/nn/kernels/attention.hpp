@@ -33,6 +33,12 @@ struct AttentionResult {
   at::Tensor log_sum;  ///< log of the sum of exp(scores) of each head and query; fp32 for 16 bits
 };
 
+/// Whether a GPU computes it by products of whole matrices around a softmax, for want of a kernel:
+/// wide dtypes, documents, head sizes that are odd or large.
+[[nodiscard]] bool attends_by_products(const AttentionShape& shape,
+                                       at::ScalarType dtype,
+                                       bool documents);
+
 /// softmax(q k^T / sqrt(head_dim) + mask) v. qkv_bsd contiguous; 16 bits are computed
 /// in fp32 and rounded at the end. With starts_bs
 /// ("document_starts" of Batch, contiguous), which needs a causal shape, query i sees the keys from

@@ -11,9 +11,11 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -32,6 +34,22 @@ struct Limited {
   ~Limited() { device_memory().set_limit(std::nullopt); }
   Limited(const Limited&) = delete;
   Limited& operator=(const Limited&) = delete;
+};
+
+/// What torch's profiler would be told of memory.
+struct Listener final : c10::MemoryReportingInfoBase {
+  void reportMemoryUsage(void* /*at*/,
+                         std::int64_t bytes,
+                         std::size_t allocated,
+                         std::size_t /*reserved*/,
+                         c10::Device /*device*/) override {
+    told.push_back(bytes);
+    held.push_back(static_cast<std::int64_t>(allocated));
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  std::vector<std::int64_t> told;
+  std::vector<std::int64_t> held;
 };
 
 /// Counts before anything else of the program allocates a tensor.
@@ -121,6 +139,23 @@ TEST_CASE("a matrix product counts its result, and its scratch memory comes back
       at::matmul(a.to(at::kBFloat16), b.to(at::kBFloat16));  // oneDNN's raw interface
   CHECK(device_memory().use().current == before + 64 * 32 * 4 + 64 * 32 * 2);
   CHECK(half.to(at::kFloat).sum().item<float>() == Approx(64 * 32 * 96.0));
+}
+
+TEST_CASE("whoever asks torch for what a thread takes is told", "[memory][device]") {
+  const std::int64_t before = device_memory().use().current;
+  const auto listener = std::make_shared<Listener>();
+  {
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, listener);
+    {
+      const at::Tensor x = at::empty({1000}, at::kFloat);
+    }
+    std::thread([] { const at::Tensor other = at::empty({10}, at::kFloat); }).join();
+  }
+  {
+    const at::Tensor later = at::empty({10}, at::kFloat);
+  }
+  CHECK(listener->told == std::vector<std::int64_t>{4000, -4000});
+  CHECK(listener->held == std::vector<std::int64_t>{before + 4000, before});
 }
 
 TEST_CASE("the raw interface of the allocator counts and gives back", "[memory][device]") {

@@ -62,14 +62,13 @@ class CountedScratch final : public c10::Allocator {
 };
 
 /// Bytes beside the result of one product: planned, and asked for.
-std::pair<std::int64_t, std::int64_t> scratch_of(const ProductSize& size, bool transposed) {
-  const at::Tensor a = matrix(size.m, size.k, transposed, at::kFloat);
-  const at::Tensor b = matrix(size.k, size.n, !transposed, at::kFloat);
-  const std::int64_t planned = detail::product_scratch_bytes(
-      {.m = size.m, .k = size.k, .n = size.n, .transposed = transposed}, at::kFloat);
+std::pair<std::int64_t, std::int64_t> scratch_of(const ProductSize& size, at::ScalarType dtype) {
+  const at::Tensor a = matrix(size.m, size.k, size.transposed, dtype);
+  const at::Tensor b = matrix(size.k, size.n, size.second_transposed, dtype);
+  const std::int64_t planned = detail::product_scratch_bytes(size, dtype);
   const CountedScratch counted;
-  static_cast<void>(detail::product(a, b));
-  return {planned, counted.asked() - 4 * size.m * size.n};
+  const at::Tensor result = detail::product(a, b);
+  return {planned, counted.asked() - static_cast<std::int64_t>(result.nbytes())};
 }
 
 }  // namespace
@@ -120,22 +119,45 @@ TEST_CASE("matrices without rows or columns, and a matrix of strided rows", "[ke
   CHECK(at::equal(none, at::zeros({512, 128})));
 }
 
-TEST_CASE("the scratch memory of products is what is planned for it", "[kernels][memory]") {
+TEST_CASE("the scratch memory of products is what is planned for it, with any number of threads",
+          "[kernels][memory]") {
   const OneThread one_thread;
-  for (const int threads : {1, 2}) {
+  for (const int threads : {1, 2, 5, 16}) {
     at::set_num_threads(threads);
-    for (const ProductSize& size : kSizes) {
-      for (const bool transposed : {false, true}) {
-        INFO(size.m << " x " << size.k << " x " << size.n << ", transposed " << transposed << ", "
-                    << threads << " threads");
-        const auto [planned, scratch] = scratch_of(size, transposed);
-        CHECK(scratch <= planned);
-        // Of a small product oneDNN may copy nothing: what is planned in vain then is small, too.
-        const bool large = size.m * size.k * size.n >= std::int64_t{1} << 25U;
-        const std::int64_t result = 4 * size.m * size.n;
-        CHECK(planned - scratch <=
-              (large ? std::max<std::int64_t>(4096, result / 10) : threads * 80 * 1024));
+    for (ProductSize size : kSizes) {
+      for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+        for (const bool transposed : {false, true}) {
+          size.transposed = transposed;
+          size.second_transposed = !transposed;
+          INFO(size.m << " x " << size.k << " x " << size.n << ", transposed " << transposed << ", "
+                      << c10::toString(dtype) << ", " << threads << " threads");
+          const auto [planned, scratch] = scratch_of(size, dtype);
+          if (dtype == at::kHalf) {
+            CHECK(scratch <= planned);  // a matrix without elements to convert is not copied
+          } else {
+            CHECK(scratch == planned);
+          }
+        }
       }
+    }
+  }
+}
+
+TEST_CASE("the scratch memory of products too large to try is known but for little",
+          "[kernels][memory]") {
+  const OneThread one_thread;
+  at::set_num_threads(2);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const bool transposed : {false, true}) {
+      INFO(c10::toString(dtype) << ", transposed " << transposed);
+      const ProductSize size{.m = 4096,
+                             .k = 1024,
+                             .n = 1088,
+                             .transposed = transposed,
+                             .second_transposed = !transposed};
+      const auto [planned, scratch] = scratch_of(size, dtype);
+      CHECK(scratch <= planned);
+      CHECK(planned - scratch <= size.m * size.n / 4);
     }
   }
 }

@@ -68,6 +68,32 @@ TEST_CASE("a plan for GPUs counts what the optimizer takes there, and lends grad
   CHECK(factored.grads == factored.weights);  // by then backward has reached all
 }
 
+TEST_CASE("a plan for GPUs counts what libraries hold there whatever the size of the model",
+          "[plan]") {
+  Config config = tiny_gpt();
+  config.run.device_memory = std::int64_t{1} << 30U;
+  config.model.hidden_size = 32;  // whole packs of 16 bits, and heads that kernels take
+  config.model.attention_dropout = 0;
+  config.model.ffn_hidden_size = 128;
+  config.model.num_heads = config.model.num_kv_heads = 2;
+  const auto mib = [&](DeviceKind device) {
+    config.run.device = DeviceKind::cpu;
+    const std::int64_t on_cpu = make_plan(config, 80).ranks.at(0).buffers;
+    config.run.device = device;
+    return (make_plan(config, 80).ranks.at(0).buffers - on_cpu) >> 20U;
+  };
+  config.train.precision = Precision::fp32;
+  CHECK(mib(DeviceKind::cpu) == 0);
+  CHECK(mib(DeviceKind::cuda) == 32 + 32 + 1);
+  config.train.precision = Precision::bf16;
+  CHECK(mib(DeviceKind::cuda) == 32);
+  config.data.cross_document_attention = false;
+  CHECK(mib(DeviceKind::cuda) == 32 + 64);
+  config.data.cross_document_attention = true;
+  config.model.attention = AttentionKind::math;
+  CHECK(mib(DeviceKind::cuda) == 32 + 64);
+}
+
 TEST_CASE("a plan for GPUs knows that their heads make logits of some tokens at a time", "[plan]") {
   Config config = tiny_gpt();
   config.run.device_memory = std::int64_t{1} << 40U;

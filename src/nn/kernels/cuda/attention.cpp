@@ -27,12 +27,11 @@ enum class Backend : std::uint8_t { cudnn, flash, plain };
 Backend backend_of(const at::Tensor& qkv_bsd,
                    const AttentionShape& shape,
                    const at::Tensor& starts_bs) {
-  // FlashAttention: head sizes that are multiples of 8, 256 at most. cuDNN: 128 at most in
-  // training; whole tiles of 64 tokens, for which it has a plan on every card it supports.
-  const bool half = qkv_bsd.scalar_type() == at::kBFloat16 || qkv_bsd.scalar_type() == at::kHalf;
-  if (!half || starts_bs.defined() || shape.head_dim % 8 != 0 || shape.head_dim > 256) {
+  if (attends_by_products(shape, qkv_bsd.scalar_type(), starts_bs.defined())) {
     return Backend::plain;
   }
+  // cuDNN: head sizes of 128 at most in training; whole tiles of 64 tokens, for which it has a plan
+  // on every card it supports.
   return shape.head_dim <= 128 && qkv_bsd.size(1) % 64 == 0 ? Backend::cudnn : Backend::flash;
 }
 

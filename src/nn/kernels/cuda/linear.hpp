@@ -6,6 +6,9 @@
 
 namespace colossal::kernels::cuda {
 
+/// Lent to each product by cuBLASLt: what a Hopper card wants.
+inline constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20U;
+
 /// Whether a layer act(x W^T + b) of this input takes linear_gelu(): 16 bits on a GPU, gelu_tanh,
 /// and rows of whole packs of 16 bytes, without which libraries have no such kernels.
 [[nodiscard]] bool fuses_gelu(const at::Tensor& x_mi,

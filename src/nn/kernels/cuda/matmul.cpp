@@ -5,6 +5,7 @@
 #include "nn/kernels/cuda/cublas.hpp"
 #include "nn/kernels/cuda/fastest.hpp"
 #include "nn/kernels/cuda/glue.hpp"
+#include "nn/kernels/cuda/linear.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
@@ -24,8 +25,6 @@ namespace {
 constexpr int kCandidates = 16;
 constexpr int kSplitLike = 4;  // candidates of which are made those whose blocks share a long sum
 constexpr int kMostSplits = 4;
-
-constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20U;  // what a Hopper card wants
 
 /// A matrix as the library is told of it.
 struct Operand {
