@@ -21,9 +21,21 @@ std::int64_t size_of(at::ScalarType dtype) {
   return static_cast<std::int64_t>(at::elementSize(dtype));
 }
 
+/// Where bytes count on the device, and where if they lie on the host.
+struct Category {
+  std::int64_t ChunkBytes::* on_device;
+  std::int64_t HostBytes::* on_host;
+};
+
+constexpr Category kWeights{&ChunkBytes::weights, &HostBytes::weights};
+constexpr Category kGrads{&ChunkBytes::grads, &HostBytes::grads};
+constexpr Category kOptimizer{&ChunkBytes::optimizer, &HostBytes::optimizer};
+/// A copy of a master; from the host each publish sends it to the device.
+constexpr Category kWorkingCopy{&ChunkBytes::optimizer, &HostBytes::buffers};
+
 /// Adds to the bytes of a place.
-void add(ChunkBytes& bytes, Tier home, std::int64_t ChunkBytes::* on_device, std::int64_t amount) {
-  (home == Tier::device ? bytes.*on_device : bytes.host) += amount;
+void add(ChunkBytes& bytes, Tier home, const Category& category, std::int64_t amount) {
+  (home == Tier::device ? bytes.*category.on_device : bytes.host.*category.on_host) += amount;
 }
 
 /// What a GPU's host holds beside the homes: a working copy where the update writes it (README,
@@ -35,15 +47,12 @@ void add_beside_homes(ChunkBytes& bytes,
   const StoreOptions& options = input.options;
   const Tier weights_home = chunk.resident ? Tier::device : chunk.param_home;
   if (options.master != options.compute && chunk.optim_home != weights_home) {
-    add(bytes,
-        chunk.optim_home,
-        &ChunkBytes::optimizer,
-        part_numel(chunk, mesh) * size_of(options.compute));
+    add(bytes, chunk.optim_home, kWorkingCopy, part_numel(chunk, mesh) * size_of(options.compute));
   }
   const bool adds = options.training && input.plan.shard_grads && input.micro_batches > 1;
-  bytes.host += adds && chunk.optim_home != Tier::device
-                    ? part_numel(chunk, mesh) * size_of(options.reduce)
-                    : 0;
+  bytes.host.buffers += adds && chunk.optim_home != Tier::device
+                            ? part_numel(chunk, mesh) * size_of(options.reduce)
+                            : 0;
 }
 
 /// What stays: homes of weights, masters, states and gradients.
@@ -58,12 +67,9 @@ void add_homes(ChunkBytes& bytes,
   const bool is_master = !mixed && chunk.optim_home == weights_home;
   add(bytes,
       weights_home,
-      &ChunkBytes::weights,
+      kWeights,
       (chunk.resident ? chunk.numel : part) * size_of(options.compute));
-  add(bytes,
-      chunk.optim_home,
-      &ChunkBytes::optimizer,
-      is_master ? 0 : part * size_of(options.master));
+  add(bytes, chunk.optim_home, kOptimizer, is_master ? 0 : part * size_of(options.master));
   if (!options.training) {
     return;
   }
@@ -71,12 +77,12 @@ void add_homes(ChunkBytes& bytes,
   if (chunk.states_on_disk) {
     bytes.nvme += states;
   } else {
-    add(bytes, chunk.optim_home, &ChunkBytes::optimizer, states);
+    add(bytes, chunk.optim_home, kOptimizer, states);
   }
   const bool in_place = !input.plan.shard_grads && chunk.optim_home == Tier::device;
   const bool stays = !input.plan.shard_grads && !options.lend_grads;
   bytes.grads += stays ? chunk.numel * size_of(options.grad) : 0;
-  add(bytes, chunk.optim_home, &ChunkBytes::grads, in_place ? 0 : part * size_of(options.grad));
+  add(bytes, chunk.optim_home, kGrads, in_place ? 0 : part * size_of(options.grad));
 }
 
 /// What a step gathers, from the micro-batches that were played: the first and the last differ from
@@ -200,7 +206,7 @@ ChunkBytes account(const AccountingInput& input, const Mesh& mesh) {
       bytes.gathered += part_numel(chunk, mesh) * size_of(input.options.compute);
     }
   }
-  bytes.host += disk_buffer_bytes(input, mesh);
+  bytes.host.buffers += disk_buffer_bytes(input, mesh);
   if (input.plan.cache_bytes) {
     bytes.slack = *input.plan.cache_bytes - most_needed(input);
   }

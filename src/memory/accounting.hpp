@@ -3,6 +3,7 @@
 #pragma once
 
 #include "memory/chunk_plan.hpp"
+#include "memory/host_bytes.hpp"
 #include "memory/store_options.hpp"
 
 #include <cstdint>
@@ -20,9 +21,9 @@ struct ChunkBytes {
   std::int64_t borrowed = 0;   ///< device, at the fullest moment of a step: gathered weights, whole
                                ///< gradients and what reductions or the update hold
   std::int64_t activations = 0;  ///< device, at that moment
-  std::int64_t host = 0;   ///< masters, states, gradients and weights in host memory, at the start
-  std::int64_t moved = 0;  ///< of these: what ChunkPlan::measured moves to the device after a step
-  std::int64_t nvme = 0;   ///< states on disk
+  HostBytes host = {};           ///< at the start; no `inputs`, which the store does not hold
+  std::int64_t moved = 0;  ///< of `host`: what ChunkPlan::measured moves to the device after a step
+  std::int64_t nvme = 0;   ///< on disk, which has one category: states
   /// What a budget of gathered weights has beside what the neediest block needs; below 0: the run
   /// ends with "budget-too-small". Unset: there is no budget, or its size is unknown.
   std::optional<std::int64_t> slack = {};

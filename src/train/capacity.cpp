@@ -78,15 +78,16 @@ std::optional<Overrun> budget_overrun(const PlanReport& plan, const Capacity& ca
 constexpr const char* kHostKey = "parallel.gemini.host_memory";
 
 std::optional<Overrun> host_limit_overrun(const PlanReport& plan, const Capacity& capacity) {
-  const RankBytes& fullest = *std::ranges::max_element(plan.ranks, {}, &RankBytes::host);
-  const std::int64_t missing = fullest.host - capacity.host_limit;
+  const auto held = [](const RankBytes& rank) { return rank.host.total(); };
+  const RankBytes& fullest = *std::ranges::max_element(plan.ranks, {}, held);
+  const std::int64_t missing = held(fullest) - capacity.host_limit;
   if (capacity.host_limit <= 0 || missing <= 0) {
     return std::nullopt;
   }
   return Overrun{.rank = fullest.rank,
                  .missing = missing,
                  .text = fmt::format("the plan needs {} of host memory on rank {}, and {} is {}",
-                                     size_text(fullest.host),
+                                     size_text(held(fullest)),
                                      fullest.rank,
                                      kHostKey,
                                      size_text(capacity.host_limit)),
@@ -122,7 +123,7 @@ std::int64_t bytes_of(const RankBytes& rank, MemoryShare share) {
     return -rank.slack.value_or(0);
   }
   return (share == MemoryShare::host ? 0 : rank.total()) +
-         (share == MemoryShare::device ? 0 : rank.host) -
+         (share == MemoryShare::device ? 0 : rank.host.total()) -
          (share == MemoryShare::both ? rank.moved : 0);
 }
 

@@ -188,7 +188,7 @@ Estimate estimate(const EstimateRequest& request, const Config& base) {
     estimator.plan_world(world);
   }
   std::ranges::stable_sort(result.rows, {}, [](const EstimateRow& row) {
-    return std::tuple(row.world, row.bytes.total(), row.bytes.host);
+    return std::tuple(row.world, row.bytes.total(), row.bytes.host.total());
   });
   return result;
 }

@@ -41,7 +41,7 @@ Extras extras_of(const Estimate& estimate) {
   return {
       .batch =
           any([&](const EstimateRow& row) { return row.global_batch != estimate.global_batch; }),
-      .host = any([](const EstimateRow& row) { return row.bytes.host > 0; }),
+      .host = any([](const EstimateRow& row) { return row.bytes.host.total() > 0; }),
       .disk = any([](const EstimateRow& row) { return row.bytes.nvme > 0; }),
       .moved =
           any([](const EstimateRow& row) { return row.reduced_bytes + row.gathered_bytes > 0; })};
@@ -76,7 +76,7 @@ TableRow table_row(const EstimateRow& layout, const Extras& extras) {
   }
   row.push_back(size_text(layout.bytes.total()));
   if (extras.host) {
-    row.push_back(size_text(layout.bytes.host));
+    row.push_back(size_text(layout.bytes.host.total()));
   }
   if (extras.disk) {
     row.push_back(size_text(layout.bytes.nvme));
@@ -131,25 +131,18 @@ std::string to_json(const Estimate& estimate) {
       {"rows", Json::array()},
       {"impossible", Json::array()}};
   for (const EstimateRow& row : estimate.rows) {
-    json["rows"].push_back({{"world", row.world},
-                            {"set", row.sets},
-                            {"policy", row.policy},
-                            {"recompute", row.recompute},
-                            {"global_batch", row.global_batch},
-                            {"micro_batch", row.micro_batch},
-                            {"accumulation", row.accumulation},
-                            {"device", row.bytes.total()},
-                            {"weights", row.bytes.weights},
-                            {"grads", row.bytes.grads},
-                            {"optimizer", row.bytes.optimizer},
-                            {"activations", row.bytes.activations},
-                            {"borrowed", row.bytes.borrowed},
-                            {"buffers", row.bytes.buffers},
-                            {"host", row.bytes.host},
-                            {"nvme", row.bytes.nvme},
-                            {"comm_bytes_per_step", row.reduced_bytes},
-                            {"gather_bytes_per_step", row.gathered_bytes},
-                            {"fits", row.fits ? Json(*row.fits) : Json(nullptr)}});
+    Json& layout = json["rows"].emplace_back(Json{{"world", row.world},
+                                                  {"set", row.sets},
+                                                  {"policy", row.policy},
+                                                  {"recompute", row.recompute},
+                                                  {"global_batch", row.global_batch},
+                                                  {"micro_batch", row.micro_batch},
+                                                  {"accumulation", row.accumulation},
+                                                  {"device", row.bytes.total()}});
+    layout.update(bytes_json(row.bytes));
+    layout["comm_bytes_per_step"] = row.reduced_bytes;
+    layout["gather_bytes_per_step"] = row.gathered_bytes;
+    layout["fits"] = row.fits ? Json(*row.fits) : Json(nullptr);
   }
   for (const ImpossibleLayout& layout : estimate.impossible) {
     json["impossible"].push_back(

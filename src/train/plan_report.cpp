@@ -322,7 +322,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
     }
     RankBytes bytes = rank_bytes(model, held, mesh);
     bytes.buffers = loader_bytes(config) + model.library_bytes;
-    bytes.host += cost.host_bytes;
+    bytes.host.inputs = cost.host_bytes;
     of_group.emplace(group, bytes);
     plan.ranks.push_back(bytes);
   }

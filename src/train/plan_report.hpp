@@ -3,8 +3,10 @@
 #pragma once
 
 #include "config/config.hpp"
+#include "memory/host_bytes.hpp"
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,9 +23,9 @@ struct RankBytes {
   std::int64_t borrowed = 0;  ///< gathered weights and whole gradients, at most at once
   std::int64_t activations = 0;
   std::int64_t buffers = 0;
-  std::int64_t host = 0;   ///< beside the device
+  HostBytes host = {};     ///< beside the device
   std::int64_t moved = 0;  ///< of `host`: counted on the device, too, where it moves after a step
-  std::int64_t nvme = 0;   ///< on disk
+  std::int64_t nvme = 0;   ///< on disk: optimizer states
   std::optional<std::int64_t> slack =
       {};  ///< of the budget of gathered weights, as ChunkBytes::slack
   /// Of the device.
@@ -82,5 +84,9 @@ void set_planned_threads(const Config& config);
 [[nodiscard]] std::string to_text(const PlanReport& plan);
 /// The same as JSON (plan.json).
 [[nodiscard]] std::string to_json(const PlanReport& plan);
+/// Bytes of a rank as plans and estimates have them in JSON: each category of the device; "host"
+/// and "nvme" with their categories in "host_parts" and "nvme_parts", which add up to them; and of
+/// "host" what has "moved" to the device after the first step.
+[[nodiscard]] nlohmann::ordered_json bytes_json(const RankBytes& rank);
 
 }  // namespace colossal

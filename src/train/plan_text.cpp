@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace colossal {
 namespace {
@@ -61,7 +64,7 @@ Extras extras_of(const PlanReport& plan) {
   Extras extras;
   for (const RankBytes& rank : plan.ranks) {
     extras.borrowed = extras.borrowed || rank.borrowed != 0;
-    extras.host = extras.host || rank.host != 0;
+    extras.host = extras.host || rank.host.total() != 0;
     extras.disk = extras.disk || rank.nvme != 0;
   }
   return extras;
@@ -108,7 +111,7 @@ Row row_of(const PlanReport& plan, const RankBytes& rank, const Extras& extras) 
   const std::string capacity = plan.device_memory > 0 ? bytes_text(plan.device_memory) : "-";
   row.push_back(fmt::format("{} / {}", bytes_text(rank.total()), capacity));
   if (extras.host) {
-    row.push_back(bytes_text(rank.host));
+    row.push_back(bytes_text(rank.host.total()));
   }
   if (extras.disk) {
     row.push_back(bytes_text(rank.nvme));
@@ -129,6 +132,64 @@ std::string rank_table(const PlanReport& plan) {
   if (plan.ranks.size() > kMaxRankLines) {
     text += fmt::format("... and {} more ranks (all in --format json)\n",
                         plan.ranks.size() - kMaxRankLines);
+  }
+  return text;
+}
+
+/// "weights 1.0 MiB, buffers 4.0 KiB", without what is not there.
+std::string parts_text(std::initializer_list<std::pair<std::string_view, std::int64_t>> parts) {
+  std::string text;
+  for (const auto& [name, bytes] : parts) {
+    if (bytes != 0) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, bytes_text(bytes));
+    }
+  }
+  return text;
+}
+
+std::string host_parts(const RankBytes& rank) {
+  const HostBytes& host = rank.host;
+  const std::string text = parts_text({{"weights", host.weights},
+                                       {"gradients", host.grads},
+                                       {"optimizer", host.optimizer},
+                                       {"inputs of blocks that run again", host.inputs},
+                                       {"buffers", host.buffers}});
+  return rank.moved == 0 ? text
+                         : fmt::format("{}; after the first step the device takes {} of it",
+                                       text,
+                                       bytes_text(rank.moved));
+}
+
+std::string disk_parts(const RankBytes& rank) {
+  return parts_text({{"optimizer", rank.nvme}});
+}
+
+/// What a column of the rank map consists of: a line for all ranks that hold the same there.
+std::string parts_lines(const PlanReport& plan,
+                        std::string_view column,
+                        std::string (*parts_of)(const RankBytes&)) {
+  struct Line {
+    std::string parts;
+    int first_rank = 0;
+    int num_more = 0;
+  };
+  std::vector<Line> lines;
+  for (const RankBytes& rank : plan.ranks) {
+    std::string parts = parts_of(rank);
+    const auto same = std::ranges::find(lines, parts, &Line::parts);
+    if (same == lines.end()) {
+      lines.push_back({.parts = std::move(parts), .first_rank = rank.rank});
+    } else {
+      ++same->num_more;
+    }
+  }
+  std::string text;
+  for (const Line& line : lines) {
+    const std::string more =
+        line.num_more > 0 ? fmt::format(" and {} more", line.num_more) : std::string();
+    const std::string who =
+        lines.size() == 1 ? "a rank" : fmt::format("rank {}{}", line.first_rank, more);
+    text += line.parts.empty() ? "" : fmt::format("{:<10}{}: {}\n", column, who, line.parts);
   }
   return text;
 }
@@ -193,7 +254,28 @@ std::string to_text(const PlanReport& plan) {
     text += fmt::format("data      {}\n", line);
   }
   text += rank_table(plan);
+  text += parts_lines(plan, "host", host_parts) + parts_lines(plan, "disk", disk_parts);
   return text + checkpoint_line(plan);
+}
+
+nlohmann::ordered_json bytes_json(const RankBytes& rank) {
+  const HostBytes& host = rank.host;
+  return {{"weights", rank.weights},
+          {"grads", rank.grads},
+          {"optimizer", rank.optimizer},
+          {"activations", rank.activations},
+          {"borrowed", rank.borrowed},
+          {"buffers", rank.buffers},
+          {"host", host.total()},
+          {"host_parts",
+           {{"weights", host.weights},
+            {"grads", host.grads},
+            {"optimizer", host.optimizer},
+            {"inputs", host.inputs},
+            {"buffers", host.buffers}}},
+          {"moved", rank.moved},
+          {"nvme", rank.nvme},
+          {"nvme_parts", {{"optimizer", rank.nvme}}}};
 }
 
 std::string to_json(const PlanReport& plan) {
@@ -228,17 +310,10 @@ std::string to_json(const PlanReport& plan) {
                                  {"data", plan.data_lines},
                                  {"ranks", nlohmann::ordered_json::array()}};
   for (const RankBytes& rank : plan.ranks) {
-    json["ranks"].push_back({{"rank", rank.rank},
-                             {"parameters", rank.parameters},
-                             {"weights", rank.weights},
-                             {"grads", rank.grads},
-                             {"optimizer", rank.optimizer},
-                             {"activations", rank.activations},
-                             {"borrowed", rank.borrowed},
-                             {"buffers", rank.buffers},
-                             {"host", rank.host},
-                             {"nvme", rank.nvme},
-                             {"total", rank.total()}});
+    nlohmann::ordered_json& row = json["ranks"].emplace_back(
+        nlohmann::ordered_json{{"rank", rank.rank}, {"parameters", rank.parameters}});
+    row.update(bytes_json(rank));
+    row["total"] = rank.total();
   }
   return json.dump(2);
 }

@@ -68,8 +68,17 @@ TEST_CASE("rows of an estimate are the plans of their overrides", "[estimate]") 
     INFO(row.dump());
     const Json& rank = planned.at("ranks").at(0);
     CHECK(rank.at("total") == row.at("device"));
-    for (const char* key :
-         {"weights", "grads", "optimizer", "activations", "borrowed", "buffers", "host", "nvme"}) {
+    for (const char* key : {"weights",
+                            "grads",
+                            "optimizer",
+                            "activations",
+                            "borrowed",
+                            "buffers",
+                            "host",
+                            "host_parts",
+                            "moved",
+                            "nvme",
+                            "nvme_parts"}) {
       CHECK(rank.at(key) == row.at(key));
     }
     CHECK(planned.at("comm_bytes_per_step") == row.at("comm_bytes_per_step"));

@@ -162,15 +162,20 @@ TEST_CASE("a share of the states goes to disk, their masters stay where they are
   };
   // Weights are their own masters where both are at one place.
   const ChunkBytes device = planned("cuda");
-  CHECK(device.host == buffers);
+  CHECK(device.host.total() == buffers);
   CHECK(device.weights == psi * 4);
   CHECK(device.grads == psi * 4);
   CHECK(device.optimizer == psi / 2 * 8);
   const ChunkBytes host = planned("cpu");
-  CHECK(host.host == psi * 8 + psi / 2 * 8 + buffers);
+  CHECK(host.host.weights == psi * 4);
+  CHECK(host.host.grads == psi * 4);
+  CHECK(host.host.optimizer == psi / 2 * 8);
+  CHECK(host.host.buffers == buffers);
+  CHECK(host.host.total() == psi * 8 + psi / 2 * 8 + buffers);
   CHECK(host.weights + host.grads + host.optimizer == 0);
   const ChunkBytes split = planned("static");  // a quarter of masters and gradients on the host
-  CHECK(split.host == psi / 4 * 8 + buffers);
+  CHECK(split.host.optimizer == psi / 4 * 4);  // apart from their weights
+  CHECK(split.host.total() == psi / 4 * 8 + buffers);
   CHECK(split.grads == psi * 3);
 }
 
@@ -226,10 +231,11 @@ TEST_CASE("host memory holds at the start what auto moves to the device after a 
                    Mesh(MeshShape{.dp = 2}, 0));
   };
   const std::int64_t whole = stack.numel_of() * 16 / 2;  // weights, gradients and two states
-  CHECK(bytes_of_device(0).host == whole);
+  CHECK(bytes_of_device(0).host.total() == whole);
   CHECK(bytes_of_device(0).moved == 0);
   const ChunkBytes roomy = bytes_of_device(1 << 24);
-  CHECK(roomy.host == whole);
+  CHECK(roomy.host.total() == whole);
+  CHECK(roomy.host.optimizer == whole / 2);
   CHECK(roomy.moved == whole);
   CHECK(roomy.optimizer == whole);
 }
@@ -259,11 +265,15 @@ TEST_CASE("the host of a GPU holds 16-bit copies by their masters, and sums that
     // With placement cpu everything is on the host, weights too, which are the copies then.
     const std::int64_t here =
         policy == "static" ? homes : (policy == "cpu" ? 2 * homes + 4 * half : 0);
-    CHECK(host_of(false, 1) == here);
-    CHECK(host_of(false, 2) == here);
-    CHECK(host_of(true, 1) == here + (policy == "static" ? half * 2 : 0));
+    CHECK(host_of(false, 1).total() == here);
+    CHECK(host_of(false, 2).total() == here);
+    CHECK(host_of(false, 2).buffers == 0);
+    const std::int64_t copies = policy == "static" ? half * 2 : 0;
+    CHECK(host_of(true, 1).total() == here + copies);
+    CHECK(host_of(true, 1).buffers == copies);
     const std::int64_t sums = policy == "static" ? half * 2 : (policy == "cpu" ? half * 4 : 0);
-    CHECK(host_of(true, 2) == host_of(true, 1) + sums);
+    CHECK(host_of(true, 2).total() == here + copies + sums);
+    CHECK(host_of(true, 2).buffers == copies + sums);
   }
 }
 
@@ -274,7 +284,7 @@ TEST_CASE("bytes of a rank follow the formulas of mixed precision Adam", "[memor
   for (const int ranks : {1, 2, 4}) {
     const auto total = [&](const std::string& stage) {
       const ChunkBytes bytes = bytes_of(stack, plan_of(stack, stage, {}, ranks), mixed(), ranks);
-      CHECK(bytes.host == 0);
+      CHECK(bytes.host.total() == 0);
       return static_cast<double>(bytes.weights + bytes.grads + bytes.optimizer);
     };
     const auto n = static_cast<double>(ranks);

@@ -102,7 +102,7 @@ TEST_CASE("every row is the plan of its overrides", "[estimate]") {
     CHECK(plan.micro_batch == row.micro_batch);
     CHECK(plan.accumulation == row.accumulation);
     CHECK(plan.ranks.front().total() == row.bytes.total());
-    CHECK(plan.ranks.front().host == row.bytes.host);
+    CHECK(bytes_json(plan.ranks.front()) == bytes_json(row.bytes));
     CHECK(plan.comm_bytes_per_step == row.reduced_bytes);
     CHECK(plan.gather_bytes_per_step == row.gathered_bytes);
   }
@@ -164,8 +164,8 @@ TEST_CASE("cutting, smaller micro-batches and recomputation save what they shoul
         Approx(bytes("zero 0 none 4").optimizer).epsilon(0.01));
   CHECK(bytes("zero 3 none 4").weights * 2 == Approx(bytes("zero 0 none 4").weights).epsilon(0.01));
   CHECK(bytes("zero 0, optimizer on host none 4").optimizer < bytes("zero 0 none 4").optimizer);
-  CHECK(bytes("zero 0, optimizer on host none 4").host > 0);
-  CHECK(bytes("zero 0 none 4").host == 0);
+  CHECK(bytes("zero 0, optimizer on host none 4").host.optimizer > 0);
+  CHECK(bytes("zero 0 none 4").host.total() == 0);
   CHECK(bytes("zero 0 none 1").activations * 3 < bytes("zero 0 none 4").activations);
   CHECK(bytes("zero 0 full 4").activations < bytes("zero 0 none 4").activations);
   CHECK(bytes("zero 0 selective 4").activations < bytes("zero 0 none 4").activations);
@@ -190,7 +190,7 @@ TEST_CASE("a policy with keys of its own keeps its row", "[estimate]") {
   const Estimated all(
       kConfig + "parallel: {gemini: {placement: static, offload_optim_frac: 0.5}}\n", {1, 2}, true);
   const EstimateRow& own = find(all.result, "2 gemini static none 4");
-  CHECK(own.bytes.host > 0);
+  CHECK(own.bytes.host.total() > 0);
   CHECK(std::ranges::none_of(own.sets, [](const std::string& set) {
     return set.starts_with("parallel.gemini") || set.starts_with("parallel.zero");
   }));
@@ -227,7 +227,7 @@ TEST_CASE("the text of an estimate marks what is out of memory", "[estimate]") {
         "estimate  run  4,096 samples a step; capacity 1.0 GiB a device (a card)\n"
         "world  policy  recompute  micro x accum     device  fits\n"
         "2      zero 1  none             4 x 512  512.0 MiB   yes\n");
-  row.bytes.host = 1 << 20;
+  row.bytes.host.optimizer = 1 << 20;
   row.bytes.nvme = 1 << 21;
   row.gathered_bytes = 1024;
   row.fits = false;
@@ -256,7 +256,8 @@ TEST_CASE("a plan fits on every device, or all ranks together on the machine", "
   PlanReport plan;
   CHECK_FALSE(overrun(plan, {.device = 1, .host = 0, .device_name = {}}).has_value());
   for (int rank = 0; rank < 4; ++rank) {
-    plan.ranks.push_back({.rank = rank, .weights = 100 + (rank == 2 ? 50 : 0), .host = 1000});
+    plan.ranks.push_back(
+        {.rank = rank, .weights = 100 + (rank == 2 ? 50 : 0), .host = {.weights = 1000}});
   }
   const Capacity device{.device = 149, .host = 0, .device_name = "the card"};
   const auto over = overrun(plan, device);
@@ -284,7 +285,7 @@ TEST_CASE("a plan fits on every device, or all ranks together on the machine", "
 TEST_CASE("a device of a known size does not hide what the host lacks", "[estimate]") {
   PlanReport plan;
   for (int rank = 0; rank < 2; ++rank) {
-    plan.ranks.push_back({.rank = rank, .weights = 100, .host = 1000 + rank});
+    plan.ranks.push_back({.rank = rank, .weights = 100, .host = {.grads = 1000 + rank}});
   }
   Capacity capacity{.device = 100, .host = 2200, .device_name = "the card"};
   const auto together = overrun(plan, capacity);  // both kinds lie in host memory: 2201
@@ -304,7 +305,7 @@ TEST_CASE("a device of a known size does not hide what the host lacks", "[estima
 
 TEST_CASE("what is over names the key that says how much there is", "[estimate]") {
   PlanReport plan;
-  RankBytes& rank = plan.ranks.emplace_back(RankBytes{.weights = 100, .host = 1000});
+  RankBytes& rank = plan.ranks.emplace_back(RankBytes{.weights = 100, .host = {1000}});
   Config config = tiny_gpt();
   config.run.device = DeviceKind::cpu;
   const auto key = [&] { return overrun(plan, capacity_of(config)).value().key; };
@@ -321,7 +322,7 @@ TEST_CASE("what is over names the key that says how much there is", "[estimate]"
   CHECK(key() == "parallel.gemini.const_budget");
   rank.slack.reset();
   gemini.host_memory.reset();
-  rank.host = std::int64_t{1} << 60U;
+  rank.host.weights = std::int64_t{1} << 60U;
   CHECK(key().empty());  // none says what a machine has
 }
 
@@ -333,7 +334,7 @@ TEST_CASE("what auto moves after a step lies in the host's memory before it", "[
   config.parallel.gemini->placement = Placement::automatic;
   const PlanReport plan = make_plan(config, 0);
   const RankBytes& rank = plan.ranks.front();
-  const std::int64_t host = rank.host;
+  const std::int64_t host = rank.host.total();
   CHECK(host > 0);
   CHECK(rank.moved == host);  // all that moves is never on both sides at once
   CHECK(bytes_of(rank, MemoryShare::both) == rank.total());
@@ -384,7 +385,7 @@ TEST_CASE("host memory of a plan follows from where the run computes, not from a
   const auto host = [&](DeviceKind device, std::optional<std::int64_t> memory) {
     config.run.device = device;
     config.run.device_memory = memory;
-    return make_plan(config, 0).ranks.front().host;
+    return make_plan(config, 0).ranks.front().host.total();
   };
   const std::int64_t size = 100'000'000;
   const std::int64_t of_cpu = host(DeviceKind::cpu, size);

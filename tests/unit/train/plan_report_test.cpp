@@ -227,8 +227,9 @@ TEST_CASE("the table knows every rank's place, its capacity and what lies elsewh
   CHECK(contains(text, "\n15           1    -   1   1   1   1 "));
   CHECK(contains(text, "    40 B / 2.0 KiB\n"));
   CHECK_FALSE(contains(text, "host"));
+  CHECK_FALSE(contains(text, "disk"));
   CHECK_FALSE(contains(text, "free on"));
-  plan.ranks[3].host = 7;
+  plan.ranks[3].host.grads = 7;
   plan.ranks[4].borrowed = 8;
   plan.output_dir = "/none/of/these";
   text = to_text(plan);

@@ -248,9 +248,10 @@ TEST_CASE("inputs in host memory leave room on the device, as much as planned", 
   // Of 12 inputs the one in use and the one that comes back are here.
   CHECK(here.device - away.device == 10 * input);
   CHECK(plan_here.total() - plan_away.total() == 10 * input);
-  CHECK(plan_here.host == 0);
+  CHECK(plan_here.host.total() == 0);
   CHECK(here.host < input);  // initial values pass through
-  CHECK(plan_away.host == 12 * input);
+  CHECK(plan_away.host.inputs == 12 * input);
+  CHECK(plan_away.host.total() == 12 * input);
   CHECK(away.host == 12 * input);
 }
 
