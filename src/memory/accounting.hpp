@@ -13,6 +13,10 @@
 
 namespace colossal {
 
+/// How far a plan may be from the peak that its run measures, as a share of it: the limit to which
+/// tests hold all examples (README, "Estimate against measurement").
+inline constexpr double kPlanError = 0.05;
+
 /// Bytes of one rank, and what its collectives are handed in one step.
 struct ChunkBytes {
   std::int64_t weights = 0;    ///< device: parameters that stay, and masters that are parameters

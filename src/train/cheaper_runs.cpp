@@ -208,6 +208,13 @@ std::vector<Variants> other_placements(const Config& config) {
   return changes;
 }
 
+/// Bytes of the GPU that a rank would have; 0: none is here, its size is simulated or one
+/// elsewhere.
+std::int64_t card_bytes(Config config) {
+  config.run.device_memory.reset();
+  return capacity_of(config).device;
+}
+
 /// Of a simulated device, or of the part of a GPU that is used.
 Variants larger_device(const Config& config, std::int64_t missing) {
   const GeminiConfig& gemini = *config.parallel.gemini;
@@ -217,6 +224,9 @@ Variants larger_device(const Config& config, std::int64_t missing) {
     const std::int64_t to =
         *config.run.device_memory +
         static_cast<std::int64_t>(std::ceil(static_cast<double>(missing) / share));
+    if (const std::int64_t card = card_bytes(config); card > 0 && to > card) {
+      return {};  // no key makes it larger
+    }
     add_number(variants, config, "run.device_memory", *config.run.device_memory, to)
         .config.run.device_memory = to;
   }

@@ -89,7 +89,8 @@ struct DoctorOptions {
 /// Trains or continues a run; the last line of stdout is a JSON summary. Each command returns the
 /// process exit code and writes results to stdout, everything else to stderr. Errors: all kinds.
 int run_train(const TrainOptions& options);
-/// Prints the plan that `train` would store. Errors: data; config "memory-over" if strict.
+/// Prints the plan that `train` would store, and warns of what does not fit. Errors: data; config
+/// "memory-over" if strict.
 int run_plan(const PlanOptions& options);
 /// Prints what each layout of a configuration would need.
 int run_estimate(const EstimateOptions& options);

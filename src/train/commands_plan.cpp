@@ -97,6 +97,8 @@ int plan_loaded(const Loaded& loaded, const PlanOptions& options) {
                           : redact(config.secrets, to_text(plan)));
   if (options.strict) {
     refuse_if_over(plan, config);
+  } else {
+    warn_if_over(plan, config);
   }
   return 0;
 }

@@ -2,6 +2,7 @@
 #include "train/memory_report.hpp"
 
 #include "core/log.hpp"
+#include "memory/accounting.hpp"
 #include "train/cheaper_runs.hpp"
 #include "train/foreign.hpp"
 #include "train/human.hpp"
@@ -24,6 +25,39 @@ std::string size_text(std::int64_t bytes) {
 
 RankBytes plan_of(const Config& config, int rank) {
   return make_plan(config, 0).ranks.at(static_cast<std::size_t>(rank));
+}
+
+/// Placement auto looks at the device that is there, of `bytes` (0 or unset: of no known size),
+/// which no key need say.
+Config sized(Config config, std::optional<std::int64_t> bytes) {
+  const std::optional<GeminiConfig>& gemini = config.parallel.gemini;
+  const bool looks = gemini && gemini->placement == Placement::automatic;
+  if (looks && bytes.value_or(0) > 0 && !config.run.device_memory) {
+    config.run.device_memory = bytes;
+  }
+  return config;
+}
+
+/// The micro-batches of the first step, the shortest of a ramp: what lacks for it lacks for all.
+Config of_first_step(Config config) {
+  if (const std::optional<BatchRampConfig>& ramp = config.train.batch_ramp) {
+    config.train.gradient_accumulation =
+        std::min(config.train.gradient_accumulation,
+                 ramp->start / (config.train.micro_batch_size * config.parallel.data));
+  }
+  return config;
+}
+
+/// What of a plan does not fit, with what placement auto would find there. `with_size`: sized().
+std::optional<Overrun> overrun_of(const PlanReport& plan,
+                                  const Config& with_size,
+                                  const Capacity& capacity) {
+  if (plan.device_memory == with_size.run.device_memory.value_or(0)) {
+    return overrun(plan, capacity);
+  }
+  PlanReport again = make_plan(with_size, 0);
+  again.ranks_per_node = plan.ranks_per_node;
+  return overrun(again, capacity);
 }
 
 /// "in the forward pass of block 3, micro-batch 1, of step 5".
@@ -134,8 +168,9 @@ std::optional<Error> memory_report(const std::exception& error,
   const std::optional<Refusal> refusal = device_memory().last_refusal();
   const Error known = to_error(error);
   if (known.id() == "budget-too-small") {
+    const Config with_size = sized(config, device_memory().limit());
     device_memory().set_limit(std::nullopt);
-    return budget_too_small(known, config, where);
+    return budget_too_small(known, with_size, where);
   }
   if (!refusal || known.id() != "out-of-memory") {
     return std::nullopt;
@@ -163,24 +198,47 @@ MemorySummary measure_memory(const Config& config, const Comm& world) {
                        .host_peak = values[1],
                        .gathered_peak = values[2],
                        .nvme_peak = values[3]};
-  Config sized = config;  // placement auto has looked at what is there, which no key need say
-  if (!sized.run.device_memory) {
-    sized.run.device_memory = device_memory().limit();
-  }
-  for (const RankBytes& rank : make_plan(sized, 0).ranks) {
+  for (const RankBytes& rank : make_plan(sized(config, device_memory().limit()), 0).ranks) {
     memory.planned = std::max(memory.planned, rank.total());
   }
   return memory;
 }
 
+void refuse_certain_lack(const Config& config, int rank) {
+  const Config first = of_first_step(sized(config, device_memory().limit()));
+  const std::optional<GeminiConfig>& gemini = first.parallel.gemini;
+  if (!gemini || gemini->placement != Placement::automatic || !first.run.device_memory) {
+    return;
+  }
+  const auto device = static_cast<double>(*first.run.device_memory);
+  const std::int64_t missing = bytes_of(plan_of(first, rank), MemoryShare::budget);
+  if (static_cast<double>(missing) <= kPlanError * device) {
+    return;
+  }
+  const double share =
+      usable_share({.steady_ratio = gemini->steady_cuda_cap_ratio, .reserve = gemini->reserve});
+  const auto usable = static_cast<std::int64_t>(share * device);
+  fail(ErrorKind::memory,
+       "budget-too-small",
+       "no step has begun: by the plan a step needs {} bytes at its fullest moment, and {} of the "
+       "device's {} bytes may be used: {} bytes are missing",
+       usable + missing,
+       usable,
+       *first.run.device_memory,
+       missing);
+}
+
 void warn_if_over(const PlanReport& plan, const Config& config) {
-  if (const auto over = overrun(plan, capacity_of(config))) {
+  const Capacity capacity = capacity_of(config);
+  if (const auto over = overrun_of(plan, sized(config, capacity.device), capacity)) {
     log::warn("[memory] {}: the run will probably end out of memory [memory-over]", over->text);
   }
 }
 
 void refuse_if_over(const PlanReport& plan, const Config& config) {
-  const auto over = overrun(plan, capacity_of(config));
+  const Capacity capacity = capacity_of(config);
+  const Config with_size = sized(config, capacity.device);
+  const auto over = overrun_of(plan, with_size, capacity);
   if (!over) {
     return;
   }
@@ -189,7 +247,7 @@ void refuse_if_over(const PlanReport& plan, const Config& config) {
          "memory-over",
          "{}{}",
          over->text,
-         fix_text(config, over->rank, over->missing, over->share));
+         fix_text(with_size, over->rank, over->missing, over->share));
   });
 }
 

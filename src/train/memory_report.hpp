@@ -57,6 +57,12 @@ struct MemorySummary {
 /// size that is there. Collective over `world`.
 [[nodiscard]] MemorySummary measure_memory(const Config& config, const Comm& world);
 
+/// Refuses a run of placement auto whose plan lacks so much of what it may use of the device that
+/// is there (by more than kPlanError of it) that its first step would surely end with this error. A
+/// function of configuration and device: all ranks find the same. Errors: memory
+/// "budget-too-small", which memory_report() completes.
+void refuse_certain_lack(const Config& config, int rank);
+
 /// Warns "memory-over" if the plan needs more than there is: an estimate is no measurement, so the
 /// run may pass nevertheless.
 void warn_if_over(const PlanReport& plan, const Config& config);

@@ -2,7 +2,6 @@
 #include "train/session.hpp"
 
 #include "checkpoint/stored_config.hpp"
-#include "config/explain.hpp"
 #include "config/load.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -15,6 +14,7 @@
 #include "train/foreign.hpp"
 #include "train/hooks.hpp"
 #include "train/init_weights.hpp"
+#include "train/memory_report.hpp"
 #include "train/startup.hpp"
 
 #include <fmt/format.h>
@@ -342,41 +342,6 @@ void TrainSession::make_trainer(const RunState& state) {
   start.build_id = build_id();
   start.data_fingerprint = data_fingerprint();
   trainer_ = std::make_unique<Trainer>(std::move(parts), std::move(start));
-}
-
-void TrainSession::announce() {
-  if (!is_main()) {
-    return;
-  }
-  const TrainerParts& parts = trainer_->parts();
-  PlanReport plan = plan_with_data(config_, *parts.train_data, parts.eval_data.get());
-  plan.ranks_per_node = world_.launch().local_world_size;
-  log::console(redact(config_.secrets, to_text(plan)));
-  warn_if_over(plan, config_);
-  if (resumed_from_.empty() && !config_.model.init_from.empty()) {
-    log::console(fmt::format("init      weights of {}", config_.model.init_from));
-  }
-  if (!resumed_from_.empty()) {
-    const RunState& state = trainer_->state();
-    const std::int64_t epoch_samples = parts.loader->samples_per_epoch();
-    log::console(fmt::format("resume    step {} from {}: lr {:.4e}, epoch {}, sample {} of {}",
-                             state.step + 1,
-                             resumed_from_.string(),
-                             parts.scheduler->lr(state.step),
-                             state.consumed / epoch_samples,
-                             state.consumed % epoch_samples,
-                             epoch_samples));
-  }
-  if (run_dir_ != nullptr) {
-    const std::string& given = options_.config.config;
-    run_dir_->write("config.yaml", given == "-" ? stdin_text().value_or("") : read_text(given));
-    run_dir_->write("config.resolved.yaml", to_yaml_with_origins(loaded_));
-    run_dir_->write("plan.json", redact_json(config_.secrets, to_json(plan), 2) + "\n");
-    run_dir_->write(
-        "env.json",
-        redact_json(config_.secrets, environment_json(world_.launch(), options_.arguments), 2) +
-            "\n");
-  }
 }
 
 void TrainSession::train() {

@@ -76,7 +76,11 @@ class TrainSession {
   /// Runs `use` on every rank and tells whether any rank found the checkpoint damaged (collective).
   bool is_damaged_anywhere(const CheckpointInfo& checkpoint, const std::function<void()>& use);
   void make_trainer(const RunState& state);
+  /// Tells plan and origin of the run. Errors: memory "budget-too-small", before the first step.
   void announce();
+  void say_origin() const;
+  /// Writes what the run was asked for into its directory (rank 0).
+  void describe_run(const PlanReport& plan);
   void train();
   /// The earlier of run.max_time and, with --use-job-deadline, the end of the job.
   void limit_time();

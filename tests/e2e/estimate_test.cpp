@@ -187,7 +187,8 @@ TEST_CASE("plan --strict refuses what does not fit, with the cheapest changes", 
   };
   CHECK(count(plan(0, {"--strict"}).err, "[memory-over]") == 0);  // this machine has more
   CHECK(count(plan(0, {"--strict", "--gpu-memory", "1GiB"}).out, " / 1.0 GiB\n") == 2);
-  CHECK(count(plan(0, {"--gpu-memory", "3MiB"}).err, "[memory-over]") == 0);
+  CHECK(count(plan(0, {"--gpu-memory", "1GiB"}).err, "[memory-over]") == 0);
+  CHECK(count(plan(0, {"--gpu-memory", "3MiB"}).err, "[memory-over]") == 1);  // a warning
   const Outcome strict = plan(3, {"--gpu-memory", "3MiB", "--strict"});
   CHECK(strict.out.starts_with("plan      wide"));  // the plan is told all the same
   CHECK(count(strict.err, "[memory-over]") == 1);
@@ -199,6 +200,31 @@ TEST_CASE("plan --strict refuses what does not fit, with the cheapest changes", 
   CHECK(count(fixed.err, "[memory-over]") == 1);
   // what is said on the command line beats the file
   plan(0, {"--set", "run.device_memory=3MiB", "--gpu-memory", "1GiB", "--strict"});
+}
+
+TEST_CASE("plan tells what placement auto lacks of a device", "[estimate]") {
+  const TempDir folder;
+  const auto plan = [&](int code, const Arguments& more) {
+    return run_expecting(
+        code,
+        joined({{"plan", write_config(folder), "--set", "parallel.gemini.placement=auto"}, more}));
+  };
+  const auto on = [](double bytes) {
+    return Arguments{"--gpu-memory", std::to_string(static_cast<std::int64_t>(bytes))};
+  };
+  CHECK(count(plan(0, on(1 << 30)).err, "[memory-over]") == 0);
+  const Outcome tiny = plan(0, joined({on(600 << 10), {"--format", "json"}}));
+  CHECK(count(tiny.err, "warning: [memory] the plan needs ") == 1);
+  CHECK(count(tiny.err, "[memory-over]") == 1);
+  // All of it would fit, but not into the part that may be used.
+  const double least = Json::parse(tiny.out).at("ranks").at(0).at("total");
+  const Outcome warned = plan(0, on(1.05 * least));
+  CHECK(warned.out.starts_with("plan      wide"));
+  CHECK(count(warned.err, "what gemini may use for gathered weights on rank 0 is ") == 1);
+  CHECK(count(warned.err, "[memory-over]") == 1);
+  const Outcome strict = plan(3, joined({on(1.05 * least), {"--strict"}}));
+  CHECK(count(strict.err, "[memory-over]") == 1);
+  CHECK(count(strict.err, " less") >= 3);
 }
 
 TEST_CASE("what a plan needs of host memory is held against its own key", "[estimate]") {

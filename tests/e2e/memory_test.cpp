@@ -143,18 +143,31 @@ TEST_CASE("a budget that is too small names three changes, and each that is enou
                                            joined({two,
                                                    gemini("placement: auto, margin_ratio: 1e-6"),
                                                    {"--set", "train.steps=1"}})));
+  // By the plan alone the first two lack what is needed, the third within a plan's error.
+  const Arguments measured = joined({two, gemini("placement: auto")});
   const std::vector<std::pair<std::string, Arguments>> cases = {
-      {"auto", with_device(1.07 * first, joined({two, gemini("placement: auto")}))},
-      {"const", joined({two, gemini("placement: const, const_budget: 4KiB")})}};
+      {"auto", with_device(1.07 * first, measured)},
+      {"const", joined({two, gemini("placement: const, const_budget: 4KiB")})},
+      {"close", with_device(1.14 * first, measured)}};
   for (const auto& [name, more] : cases) {
     INFO(name);
     const fs::path run_dir = folder.path() / name;
     const Outcome outcome = run_expecting(6, train_wide(run_dir, more));
     CHECK(times_told(outcome, "[budget-too-small]") == 1);
     CHECK(std::regex_search(outcome.err, std::regex(R"(: \d+ bytes are missing)")));
-    CHECK(count(read_file(run_dir / "abort.json"), "budget-too-small") >= 1);
+    CHECK(count(outcome.err, "[memory-over]") == (name == "close" ? 1 : 0));
+    const std::string abort = read_file(run_dir / "abort.json");
+    CHECK(count(abort, "budget-too-small") >= 1);
+    CHECK((abort.find("step 1") != std::string::npos) == (name == "close"));  // a rank's phase
+    CHECK(count(outcome.err, "step  1/") == 0);
+    CHECK_FALSE(fs::exists(run_dir / "metrics.jsonl"));
+    CHECK(status_of(run_dir).at("state") == "failed");
     require_fixes(outcome, run_dir, more);
   }
+  // Neither does a rehearsal pass.
+  const Arguments rehearsal = joined({cases.front().second, {"--dry-run"}});
+  const Outcome dry = run_expecting(6, train_wide(folder.path() / "dry", rehearsal));
+  CHECK(times_told(dry, "[budget-too-small]") == 1);
 }
 
 TEST_CASE("ranks that run out of memory together say so once", "[memory]") {

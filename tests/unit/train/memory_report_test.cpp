@@ -3,6 +3,7 @@
 
 #include "config/load.hpp"
 #include "memory/device_memory.hpp"
+#include "memory_report_helpers.hpp"
 #include "mesh/context.hpp"
 #include "support/catch.hpp"
 #include "support/tiny_models.hpp"
@@ -15,24 +16,10 @@
 #include <optional>
 #include <stdexcept>
 
-namespace colossal {
+namespace colossal::test {
 namespace {
 
 using Catch::Matchers::Contains;
-using test::tiny_gpt;
-
-constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
-
-Config with_micro_batch(std::int64_t micro, std::int64_t accumulation) {
-  Config config = tiny_gpt();
-  config.train.micro_batch_size = micro;
-  config.train.gradient_accumulation = accumulation;
-  return config;
-}
-
-std::int64_t planned(const Config& config) {
-  return make_plan(config, 0).ranks.front().total();
-}
 
 /// The change whose text begins with `name`; its savings are -1 if it is not offered.
 CheaperRun find(const std::vector<CheaperRun>& runs, const std::string& name) {
@@ -219,25 +206,6 @@ TEST_CASE("the end compares with the plan for the device that is there", "[memor
   CHECK(memory.device_limit == 0);
 }
 
-/// A configuration whose device is `missing` bytes smaller than its plan; negative: larger.
-Config with_missing(std::int64_t missing) {
-  Config config = with_micro_batch(8, 1);
-  config.run.device_memory = planned(config) - missing;
-  return config;
-}
-
-/// What refuse_if_over() throws; empty if nothing.
-std::string refusal_of(const Config& config) {
-  try {
-    refuse_if_over(make_plan(config, 0), config);
-  } catch (const Error& error) {
-    CHECK(error.id() == "memory-over");
-    CHECK(error.exit_code() == 3);
-    return error.what();
-  }
-  return "";
-}
-
 TEST_CASE("a plan is refused from the first byte that its device does not have",
           "[memory_report]") {
   CHECK(refusal_of(with_missing(0)).empty());
@@ -279,87 +247,6 @@ TEST_CASE("a change by degrees goes as far as it must", "[memory_report]") {
   CHECK(find(cheaper_runs(cut, 0, one), "parallel.zero.stage 0 -> 1").saved == one);
 }
 
-/// Placement const whose budget lacks `missing` bytes.
-Config with_budget(std::int64_t missing) {
-  Config config = with_micro_batch(8, 1);
-  GeminiConfig& gemini = config.parallel.gemini.emplace();
-  gemini.placement = Placement::constant;
-  gemini.chunk_size = 64 << 10;
-  const std::int64_t slack = make_plan(config, 0).ranks.front().slack.value();
-  gemini.const_budget -= slack + missing;
-  return config;
-}
-
-TEST_CASE("a budget that is too small is told with the changes that make it fit",
-          "[memory_report]") {
-  CHECK_FALSE(overrun(make_plan(with_budget(0), 0), {}).has_value());
-  const Config config = with_budget(1000);
-  const auto over = overrun(make_plan(config, 0), {});
-  REQUIRE(over.has_value());
-  CHECK(over->share == MemoryShare::budget);
-  CHECK(over->missing == 1000);
-  const std::int64_t budget = config.parallel.gemini->const_budget;
-  const std::string larger =
-      fmt::format("parallel.gemini.const_budget {} -> {}", budget, budget + 1000);
-  const std::vector<CheaperRun> runs = cheaper_runs(config, 0, 1000, MemoryShare::budget);
-  REQUIRE(runs.size() == 3);
-  CHECK(runs.front().change == larger);
-  for (const CheaperRun& run : runs) {
-    INFO(run.change);
-    CHECK(run.saved >= 1000);
-  }
-  const Error cause(ErrorKind::memory,
-                    "budget-too-small",
-                    "block 'x' lacks 1000 bytes\n  fix   by hand",
-                    std::source_location::current());
-  const auto report = memory_report(cause, config, {.rank = 0, .step = 0});
-  REQUIRE(report.has_value());
-  CHECK(report->id() == "budget-too-small");
-  CHECK(report->exit_code() == 6);
-  CHECK_THAT(report->what(),
-             Catch::Matchers::StartsWith("block 'x' lacks 1000 bytes\n  estimate  weights ") &&
-                 Contains("\n  fix       " + larger + ": 1000 B less\n") && !Contains("by hand") &&
-                 !Contains("not enough alone"));
-}
-
-/// Placement auto on a device of this size.
-Config with_auto(std::int64_t device) {
-  Config config = with_micro_batch(8, 1);
-  GeminiConfig& gemini = config.parallel.gemini.emplace();
-  gemini.placement = Placement::automatic;
-  gemini.chunk_size = 64 << 10;
-  config.run.device_memory = device;
-  return config;
-}
-
-TEST_CASE("what auto may use of a device is offered first, as far as it suffices",
-          "[memory_report]") {
-  const auto slack_on = [](std::int64_t device) {
-    return make_plan(with_auto(device), 0).ranks.front().slack.value();
-  };
-  // The size at which nothing is left, from the shares 0.9 and 0.05.
-  const std::int64_t large = 8 * kMiB;
-  const auto least =
-      large - static_cast<std::int64_t>(static_cast<double>(slack_on(large)) / 0.855);
-  const auto percent = [&](std::int64_t part) { return least - least * part / 100; };
-  const auto first_on = [&](std::int64_t device) {
-    const std::int64_t missing = -slack_on(device);
-    REQUIRE(missing > 0);
-    const CheaperRun best =
-        cheaper_runs(with_auto(device), 0, missing, MemoryShare::budget).front();
-    CHECK(best.saved >= missing);
-    return best.change;
-  };
-  CHECK(first_on(percent(3)) == "parallel.gemini.reserve 0.05 -> 0");
-  CHECK(first_on(percent(8)) == "parallel.gemini.steady_cuda_cap_ratio 0.9 -> 1");
-  CHECK(first_on(percent(14)).starts_with("train.micro_batch_size 8 -> "));
-  // Beyond what the plan knows the run's own number counts.
-  const Config config = with_auto(percent(3));
-  const std::vector<CheaperRun> runs = cheaper_runs(config, 0, least / 12, MemoryShare::budget);
-  CHECK(runs.front().change == "parallel.gemini.steady_cuda_cap_ratio 0.9 -> 1");
-  CHECK(refusal_of(config).find("less than its neediest block needs") != std::string::npos);
-}
-
 TEST_CASE("without a device of a size the machine decides, for all ranks together",
           "[memory_report]") {
   Config config = with_micro_batch(8, 1);
@@ -376,4 +263,4 @@ TEST_CASE("without a device of a size the machine decides, for all ranks togethe
 }
 
 }  // namespace
-}  // namespace colossal
+}  // namespace colossal::test
