@@ -247,6 +247,18 @@ StoreCounters ChunkStore::counters() const noexcept {
   return impl_->counters;
 }
 
+HeldBytes ChunkStore::held() const {
+  HeldBytes sum{.borrowed = impl_->pool->held_bytes()};
+  for (const auto& chunk : impl_->chunks) {
+    const HeldBytes held = chunk->held();
+    sum.weights += held.weights;
+    sum.grads += held.grads + chunk->lent_bytes();
+    sum.optimizer += held.optimizer;
+    sum.borrowed += held.borrowed - chunk->lent_bytes();  // which are the pool's
+  }
+  return sum;
+}
+
 const ChunkPlan& ChunkStore::plan() const noexcept {
   return impl_->plan;
 }

@@ -4,6 +4,7 @@
 
 #include "memory/chunk_plan.hpp"
 #include "memory/flat_shard.hpp"
+#include "memory/held_bytes.hpp"
 #include "memory/store_options.hpp"
 #include "mesh/context.hpp"
 #include "nn/parameter.hpp"
@@ -98,6 +99,8 @@ class ChunkStore {
   [[nodiscard]] std::span<Parameter* const> parameters() const noexcept;
   /// Of the current or the last step.
   [[nodiscard]] StoreCounters counters() const noexcept;
+  /// What is on the device now, in any state: also where an error has left a step.
+  [[nodiscard]] HeldBytes held() const;
   /// The plan in use; its parameters are numbered as parameters() is.
   [[nodiscard]] const ChunkPlan& plan() const noexcept;
 

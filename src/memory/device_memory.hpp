@@ -11,6 +11,13 @@
 
 namespace colossal {
 
+/// What the caching allocator of a GPU has taken from the card for all tensors together.
+struct CachedBytes {
+  std::int64_t reserved = 0;      ///< in all
+  std::int64_t pieces = 0;        ///< of these, free: parts of blocks that are in use otherwise
+  std::int64_t largest_free = 0;  ///< the largest block that is free
+};
+
 /// A request for memory that the device could not grant.
 struct Refusal {
   std::int64_t requested = 0;         ///< bytes
@@ -18,6 +25,7 @@ struct Refusal {
   std::int64_t peak = 0;              ///< most bytes ever held
   std::optional<std::int64_t> limit;  ///< unset: the machine itself had no more
   std::optional<trace::Place> place;  ///< what the asking thread did; empty before the first step
+  std::optional<CachedBytes> cached = {};  ///< unset: nothing is cached (a CPU)
 };
 
 /// Memory of the device that holds this process's tensors: of the CPU through an allocator of our

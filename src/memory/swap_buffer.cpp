@@ -61,6 +61,14 @@ void BlockPool::put(at::Tensor block) {
   }
 }
 
+std::int64_t BlockPool::held_bytes() const noexcept {
+  std::int64_t bytes = bytes_;
+  for (const at::Tensor& block : free_) {
+    bytes += block.numel();
+  }
+  return bytes;
+}
+
 SwapBuffer::SwapBuffer(std::int64_t numel, at::ScalarType dtype, at::Device device) {
   const auto bytes = static_cast<std::size_t>(numel) * at::elementSize(dtype);
   // The size stays although the memory goes, so that views can be made of an empty buffer.

@@ -21,6 +21,8 @@ class BlockPool {
   void put(at::Tensor block);
   /// Bytes in use now, and their highest value since the start or the last reset_peak().
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  /// The same and free blocks.
+  [[nodiscard]] std::int64_t held_bytes() const noexcept;
   [[nodiscard]] std::int64_t peak_bytes() const noexcept { return peak_bytes_; }
   void reset_peak() noexcept { peak_bytes_ = bytes_; }
 

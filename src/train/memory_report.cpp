@@ -6,6 +6,7 @@
 #include "train/cheaper_runs.hpp"
 #include "train/foreign.hpp"
 #include "train/human.hpp"
+#include "train/table.hpp"
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 #include <source_location>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace colossal {
 namespace {
@@ -82,9 +84,9 @@ std::string place_text(const std::optional<trace::Place>& place, std::int64_t st
 
 std::string estimate_text(const RankBytes& plan) {
   return fmt::format(
-      "weights {}, gradients {}, optimizer {}, borrowed for a while {}, activations {}, buffers "
-      "{}: "
-      "{} in all",
+      "  estimate  weights {}, gradients {}, optimizer {}, borrowed for a while {}, activations "
+      "{}, "
+      "buffers {}: {} in all",
       size_text(plan.weights),
       size_text(plan.grads),
       size_text(plan.optimizer),
@@ -92,6 +94,38 @@ std::string estimate_text(const RankBytes& plan) {
       size_text(plan.activations),
       size_text(plan.buffers),
       size_text(plan.total()));
+}
+
+/// What a GPU's allocator has and cannot give in one piece; empty where nothing is cached.
+std::string cached_text(const std::optional<CachedBytes>& cached) {
+  return cached ? fmt::format(
+                      "  reserved  {} by the allocator, {} of it free pieces between tensors; "
+                      "the largest free block has {}\n",
+                      size_text(cached->reserved),
+                      size_text(cached->pieces),
+                      size_text(cached->largest_free))
+                : "";
+}
+
+/// The estimate beside what is held of it, without the lines of nothing. What is not the store's is
+/// one line: blocks and libraries do not say which of it is whose.
+std::string held_table(const RankBytes& plan, const HeldBytes& held, std::int64_t allocated) {
+  const std::int64_t rest = std::max<std::int64_t>(allocated - held.total(), 0);
+  std::vector<TableRow> rows = {{"memory", "estimate", "held"}};
+  const auto add = [&](const char* name, std::int64_t estimate, std::int64_t now) {
+    if (estimate > 0 || now > 0) {
+      rows.push_back({name, size_text(estimate), size_text(now)});
+    }
+  };
+  add("weights", plan.weights, held.weights);
+  add("gradients", plan.grads, held.grads);
+  add("optimizer", plan.optimizer, held.optimizer);
+  add("borrowed for a while", plan.borrowed, held.borrowed);
+  add("activations and buffers", plan.activations + plan.buffers, rest);
+  add("in all", plan.total(), allocated);
+  std::string text = to_table(rows, {.begin = "  "});
+  text.pop_back();
+  return text;
 }
 
 std::string fix_text(const Config& config, int rank, std::int64_t missing, MemoryShare share) {
@@ -129,23 +163,24 @@ Error out_of_memory(const Refusal& refusal, const Config& config, const RefusedR
   // Without a limit it is the host that refused, and what moves there saves nothing.
   const MemoryShare share =
       refusal.limit || capacity_of(config).apart ? MemoryShare::device : MemoryShare::both;
-  return {
-      ErrorKind::memory,
-      "out-of-memory",
-      fmt::format("rank {} is out of memory {}: it asked for {} and holds {}{}\n"
-                  "  held      {} before the first step; {} at most so far; {} are missing now\n"
-                  "  estimate  {}{}",
-                  where.rank,
-                  place_text(refusal.place, where.step),
-                  size_text(refusal.requested),
-                  size_text(refusal.allocated),
-                  of,
-                  size_text(where.step == 0 ? refusal.allocated : where.persistent),
-                  size_text(refusal.peak),
-                  size_text(missing),
-                  estimate_text(plan),
-                  fix_text(config, where.rank, in_all, share)),
-      std::source_location::current()};
+  return {ErrorKind::memory,
+          "out-of-memory",
+          fmt::format(
+              "rank {} is out of memory {}: it asked for {} and holds {}{}\n"
+              "  held      {} before the first step; {} at most so far; {} are missing now\n"
+              "{}{}{}",
+              where.rank,
+              place_text(refusal.place, where.step),
+              size_text(refusal.requested),
+              size_text(refusal.allocated),
+              of,
+              size_text(where.step == 0 ? refusal.allocated : where.persistent),
+              size_text(refusal.peak),
+              size_text(missing),
+              cached_text(refusal.cached),
+              where.held ? held_table(plan, *where.held, refusal.allocated) : estimate_text(plan),
+              fix_text(config, where.rank, in_all, share)),
+          std::source_location::current()};
 }
 
 Error budget_too_small(const Error& error, const Config& config, const RefusedRun& where) {
@@ -155,7 +190,7 @@ Error budget_too_small(const Error& error, const Config& config, const RefusedRu
       std::max({where.budget_missing, bytes_of(plan, MemoryShare::budget), std::int64_t{1}});
   return {ErrorKind::memory,
           "budget-too-small",
-          fmt::format("{}\n  estimate  {}{}",  // the same on all ranks: told once
+          fmt::format("{}\n{}{}",  // the same on all ranks: told once
                       text.substr(0, text.find('\n')),
                       estimate_text(plan),
                       fix_text(config, where.rank, missing, MemoryShare::budget)),
@@ -167,8 +202,8 @@ std::optional<Error> memory_report(const std::exception& error,
                                    const RefusedRun& where) {
   const std::optional<Refusal> refusal = device_memory().last_refusal();
   const Error known = to_error(error);
+  const Config with_size = sized(config, device_memory().limit());
   if (known.id() == "budget-too-small") {
-    const Config with_size = sized(config, device_memory().limit());
     device_memory().set_limit(std::nullopt);
     return budget_too_small(known, with_size, where);
   }
@@ -176,7 +211,7 @@ std::optional<Error> memory_report(const std::exception& error,
     return std::nullopt;
   }
   device_memory().set_limit(std::nullopt);
-  return out_of_memory(*refusal, config, where);
+  return out_of_memory(*refusal, with_size, where);
 }
 
 double MemorySummary::plan_error() const {

@@ -6,6 +6,7 @@
 #include "config/config.hpp"
 #include "core/error.hpp"
 #include "memory/device_memory.hpp"
+#include "memory/held_bytes.hpp"
 #include "train/capacity.hpp"
 #include "train/plan_report.hpp"
 
@@ -20,11 +21,13 @@ namespace colossal {
 struct RefusedRun {
   int rank = 0;
   std::int64_t step = 0;
-  std::int64_t persistent = 0;      ///< bytes of tensors when the first step began
-  std::int64_t budget_missing = 0;  ///< StoreCounters::missing_bytes
+  std::int64_t persistent = 0;         ///< bytes of tensors when the first step began
+  std::int64_t budget_missing = 0;     ///< StoreCounters::missing_bytes
+  std::optional<HeldBytes> held = {};  ///< by the store, as the error has left it; unset: none yet
 };
 
-/// The report of config-and-cli 6.3 as memory "out-of-memory".
+/// The report of config-and-cli 6.3 as memory "out-of-memory": what a rank asked for and where,
+/// what it and a GPU's allocator hold, that beside the estimate, and the three cheapest changes.
 [[nodiscard]] Error out_of_memory(const Refusal& refusal,
                                   const Config& config,
                                   const RefusedRun& where);

@@ -124,10 +124,13 @@ int TrainSession::run() {
     return run_all();
   } catch (const std::exception& error) {
     const std::int64_t step = summary_.startup_seconds > 0 ? step_ + 1 : 0;
-    const std::int64_t lacking =
-        trainer_ != nullptr ? trainer_->parts().store->counters().missing_bytes : 0;
-    if (const auto report = memory_report(
-            error, config_, {world_.rank(), step, summary_.persistent_bytes, lacking})) {
+    RefusedRun where{.rank = world_.rank(), .step = step, .persistent = summary_.persistent_bytes};
+    if (trainer_ != nullptr) {
+      const ChunkStore& store = *trainer_->parts().store;
+      where.budget_missing = store.counters().missing_bytes;
+      where.held = store.held();
+    }
+    if (const auto report = memory_report(error, config_, where)) {
       throw Error(*report);
     }
     throw;

@@ -79,6 +79,10 @@ TEST_CASE("a GPU's memory is counted, limited and refused by name", "[cuda][memo
   REQUIRE(refusal);
   CHECK(refusal->requested == 600 * kMiB);
   CHECK(refusal->limit == 512 * kMiB);
+  REQUIRE(refusal->cached);
+  CHECK(refusal->cached->reserved >= refusal->allocated);
+  CHECK(refusal->cached->pieces <= refusal->cached->reserved);
+  CHECK(refusal->cached->largest_free <= refusal->cached->reserved);
   CHECK(at::empty({600 * kMiB}, at::TensorOptions(at::kByte).device(kGpu)).defined());
 }
 

@@ -76,17 +76,27 @@ class GpuMemory final : public DeviceMemory {
     return (allocator::getDeviceStats(device_.index()).*kind)[kAll];
   }
 
+  [[nodiscard]] CachedBytes cached() const {
+    std::size_t largest = 1;  // of 0 the allocator would make what the card has free
+    allocator::cacheInfo(device_.index(), &largest);
+    return {.reserved = stat(&Stats::reserved_bytes).current,
+            .pieces = stat(&Stats::inactive_split_bytes).current,
+            .largest_free = largest > 1 ? static_cast<std::int64_t>(largest) : 0};
+  }
+
   /// Beside our tensors the card holds code, libraries' own memory and other processes: what there
   /// was for us is what the allocator has plus what is free.
   void remember(std::int64_t wanted, std::int64_t free) {
     const MemoryUse now = use();
-    const std::int64_t ours = stat(&Stats::reserved_bytes).current + free;
+    const CachedBytes now_cached = cached();
+    const std::int64_t ours = now_cached.reserved + free;
     const std::lock_guard lock(mutex_);
     refusal_ = Refusal{.requested = wanted,
                        .allocated = now.current,
                        .peak = now.highest,
                        .limit = std::min(limit_.load(), ours),
-                       .place = trace::here()};
+                       .place = trace::here(),
+                       .cached = now_cached};
   }
 
   at::Device device_;

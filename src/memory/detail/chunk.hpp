@@ -6,6 +6,7 @@
 #include "memory/chunk_plan.hpp"
 #include "memory/cuda/gpu_memory.hpp"
 #include "memory/flat_shard.hpp"
+#include "memory/held_bytes.hpp"
 #include "memory/store_options.hpp"
 #include "memory/swap_buffer.hpp"
 #include "mesh/context.hpp"
@@ -51,6 +52,10 @@ class Chunk {
   /// Bytes of the gathered parameters.
   [[nodiscard]] std::int64_t gathered_bytes() const noexcept { return weights_.bytes(); }
 
+  /// What it holds on the device now, without what it has from the pool.
+  [[nodiscard]] HeldBytes held() const;
+  /// Of the pool's: lent gradients.
+  [[nodiscard]] std::int64_t lent_bytes() const noexcept;
   /// Device memory that it holds all the time.
   [[nodiscard]] std::int64_t device_bytes() const;
   /// Of master, states and summed gradient, which would move with the optimizer.

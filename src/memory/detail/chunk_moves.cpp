@@ -28,16 +28,29 @@ std::int64_t Chunk::part_bytes() const {
   return bytes;
 }
 
-std::int64_t Chunk::device_bytes() const {
-  std::int64_t bytes = spec_.resident ? weights_.bytes() : 0;
-  bytes += keeps_gradients_ && grads_.filled() ? grads_.bytes() : 0;
+HeldBytes Chunk::held() const {
+  HeldBytes held{.weights = spec_.resident ? weights_.bytes() : 0,
+                 .borrowed = staging_.filled() ? staging_.bytes() : 0};
+  held.weights += spec_.param_home == Tier::device ? bytes_of(home_) : 0;
+  held.grads = keeps_gradients_ && !lends_gradients_ ? grads_.bytes() : 0;
   if (spec_.optim_home == Tier::device) {
-    bytes += part_bytes();
-    bytes -= shard_.master.is_alias_of(weights_.tensor()) ? bytes_of(shard_.master) : 0;
-    bytes -= keeps_gradients_ ? bytes_of(shard_.grad) : 0;
+    const bool is_weight = home_.defined() ? home_.is_same(shard_.master)
+                                           : shard_.master.is_alias_of(weights_.tensor());
+    held.optimizer = part_bytes() - bytes_of(shard_.grad);
+    held.optimizer -= is_weight ? bytes_of(shard_.master) : 0;
+    held.optimizer += working_on_device_.defined() ? bytes_of(shard_.working) : 0;
+    held.grads += keeps_gradients_ ? 0 : bytes_of(shard_.grad);
   }
-  const bool own_home = home_.defined() && !home_.is_same(shard_.master);
-  return bytes + (own_home && spec_.param_home == Tier::device ? bytes_of(home_) : 0);
+  return held;
+}
+
+std::int64_t Chunk::lent_bytes() const noexcept {
+  return lends_gradients_ && grads_.filled() ? grads_.bytes() : 0;
+}
+
+std::int64_t Chunk::device_bytes() const {
+  const HeldBytes now = held();
+  return now.weights + now.grads + now.optimizer + lent_bytes();
 }
 
 std::int64_t Chunk::weight_bytes() const {

@@ -134,6 +134,51 @@ TEST_CASE("the report names rank, place, sizes, estimate and a fix", "[memory_re
   CHECK_THAT(text, Contains("\n  fix "));
 }
 
+TEST_CASE("the report sets what is held beside the estimate", "[memory_report]") {
+  Config config = with_micro_batch(8, 1);
+  config.parallel.zero.stage = 3;
+  const RankBytes plan = make_plan(config, 0).ranks.front();
+  RefusedRun where{.rank = 0, .step = 2};
+  where.held = HeldBytes{
+      .weights = 2 * kMiB, .grads = 3 * kMiB, .optimizer = 4 * kMiB, .borrowed = 5 * kMiB};
+  const auto size = [](std::int64_t bytes) { return human_binary(static_cast<double>(bytes)); };
+  const auto row = [&](const std::string& name, std::int64_t estimate, std::int64_t held) {
+    return fmt::format("\n  {:<23}  {:>9}  {:>8}", name, size(estimate), size(held));
+  };
+  const std::string text =
+      out_of_memory(refused(3 * kMiB, 30 * kMiB, 32 * kMiB), config, where).what();
+  CHECK_THAT(text, Contains("are missing now\n  memory                    estimate      held\n"));
+  CHECK_THAT(text, Contains(row("weights", plan.weights, 2 * kMiB)));
+  CHECK_THAT(text, Contains(row("gradients", plan.grads, 3 * kMiB)));
+  CHECK_THAT(text, Contains(row("optimizer", plan.optimizer, 4 * kMiB)));
+  CHECK_THAT(text, Contains(row("borrowed for a while", plan.borrowed, 5 * kMiB)));
+  CHECK_THAT(text,
+             Contains(row("activations and buffers", plan.activations + plan.buffers, 16 * kMiB)));
+  CHECK_THAT(text, Contains(row("in all", plan.total(), 30 * kMiB) + "\n  fix "));
+  CHECK_THAT(text, !Contains("reserved") && !Contains("estimate  weights"));
+}
+
+TEST_CASE("a line of nothing is left out, and the rest is never below it", "[memory_report]") {
+  Config config = with_micro_batch(8, 1);
+  config.parallel.zero.offload = Offload::optimizer;
+  RefusedRun where{.rank = 0, .step = 2};
+  where.held = HeldBytes{.weights = 2 * kMiB};
+  const std::string text = out_of_memory(refused(1, kMiB, kMiB), config, where).what();
+  CHECK_THAT(text, !Contains("\n  optimizer"));
+  const std::size_t rest = text.find("activations and buffers");
+  REQUIRE(rest != std::string::npos);
+  CHECK_THAT(text.substr(rest, text.find('\n', rest) - rest), Catch::Matchers::EndsWith(" 0 B"));
+}
+
+TEST_CASE("of a GPU the report tells what its allocator has and cannot give", "[memory_report]") {
+  Refusal refusal = refused(3 * kMiB, 30 * kMiB, 32 * kMiB);
+  refusal.cached = {.reserved = 31 * kMiB, .pieces = kMiB, .largest_free = kMiB / 2};
+  CHECK_THAT(out_of_memory(refusal, with_micro_batch(8, 1), {0, 1, 0}).what(),
+             Contains("are missing now\n  reserved  31.0 MiB by the allocator, 1.0 MiB of it free "
+                      "pieces between tensors; the largest free block has 512.0 KiB\n  estimate  "
+                      "weights "));
+}
+
 TEST_CASE("what does not suffice alone is marked", "[memory_report]") {
   const Config config = with_micro_batch(8, 1);
   CHECK_THAT(out_of_memory(refused(1, kMiB, kMiB), config, {0, 1, 0}).what(),
