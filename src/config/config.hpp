@@ -25,7 +25,7 @@ enum class Packing : std::uint8_t { concat, greedy, pad };
 enum class LastBatch : std::uint8_t { drop, pad, wrap };
 enum class DataValidation : std::uint8_t { header, full, none };
 enum class TokenizerType : std::uint8_t { byte, bpe, wordpiece };
-enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
+enum class Precision : std::uint8_t { fp64, fp32, tf32, bf16, fp16 };
 enum class GradDtype : std::uint8_t { automatic, fp32, same };
 enum class RecomputeMode : std::uint8_t { none, selective, full };
 enum class InputOffload : std::uint8_t { none, cpu };

@@ -146,7 +146,7 @@ void describe(Visitor& v, TrainConfig& c) {
   v.field("micro_batch_size", c.micro_batch_size, {.help = "samples per data-parallel replica per forward pass", .form = Form::count, .range = kSize, .derived = "global_batch_size / (data * gradient_accumulation)"});
   v.field("gradient_accumulation", c.gradient_accumulation, {.help = "micro-batches per optimizer step", .range = kSize, .derived = "global_batch_size / (data * micro_batch_size), or 1"});
   v.optional_section("batch_ramp", c.batch_ramp, {.help = "steps that grow from start to global_batch_size by more gradient accumulation; the learning rate is that of the full batch"});
-  v.field("precision", c.precision, {.help = "data type of weights and arithmetic; bf16 and fp16 keep fp32 master weights"});
+  v.field("precision", c.precision, {.help = "data type of weights and arithmetic; bf16 and fp16 keep fp32 master weights, tf32 is fp32 whose products a GPU rounds to 10 bits"});
   v.field("grad_dtype", c.grad_dtype, {.help = "data type of accumulated gradients; auto: fp32 if gradient_accumulation > 1, else as the weights"});
   v.field("loss_reduction", c.loss_reduction, {.help = "token: mean over the labelled tokens of the step; micro_batch: mean of the means of its micro-batches, which depends on their size where numbers of labels differ; evaluation is always by token", .resume = kNoted});
   v.optional_section("loss_scale", c.loss_scale, {.help = "fp16 only: dynamic scale of the loss; a number: constant scale", .single = "init", .single_with = "growth=1 backoff=1"});

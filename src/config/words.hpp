@@ -37,8 +37,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kWords<TokenizerType> = {
     "byte", "bpe", "wordpiece"};
 template <>
-inline constexpr std::array<std::string_view, 4> kWords<Precision> = {
-    "fp64", "fp32", "bf16", "fp16"};
+inline constexpr std::array<std::string_view, 5> kWords<Precision> = {
+    "fp64", "fp32", "tf32", "bf16", "fp16"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<GradDtype> = {"auto", "fp32", "same"};
 template <>

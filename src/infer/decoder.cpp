@@ -22,11 +22,11 @@ at::Tensor row_of(std::span<const std::int64_t> values) {
   return row;
 }
 
-/// The precision of the weights in a checkpoint: masters are never stored in 16 bits.
+/// The precision of the weights in a checkpoint: masters are stored in fp32, or fp64.
 Config with_master_precision(Config config) {
-  const Precision precision = config.train.precision;
-  const bool half = precision == Precision::bf16 || precision == Precision::fp16;
-  config.train.precision = half ? Precision::fp32 : precision;
+  if (config.train.precision != Precision::fp64) {
+    config.train.precision = Precision::fp32;
+  }
   return config;
 }
 

@@ -27,6 +27,7 @@ at::ScalarType dtype(Precision precision) {
     case Precision::fp64:
       return at::kDouble;
     case Precision::fp32:
+    case Precision::tf32:
       return at::kFloat;
     case Precision::bf16:
       return at::kBFloat16;

@@ -30,6 +30,16 @@ void check_graph(CudaGraph wanted, const DeviceChoice& choice) {
         choice.note.empty() ? std::string() : ": " + choice.note);
 }
 
+void check_precision(Precision wanted, const DeviceChoice& choice) {
+  check(
+      wanted != Precision::tf32 || choice.device.is_cuda(),
+      ErrorKind::config,
+      "gpu-only",
+      "train.precision is tf32, in which only a GPU multiplies, and this run computes on a cpu{}\n"
+      "  fix   precision: fp32",
+      choice.note.empty() ? std::string() : ": " + choice.note);
+}
+
 namespace {
 
 /// Counts tensors from here on, and gives device and host the sizes that the configuration names.
@@ -49,10 +59,11 @@ DeviceChoice take_device(const Config& config, const LaunchOptions& launch) {
   });
   blaming("parallel.comm.backend", [&] { check_backend(config.parallel.comm.backend, choice); });
   blaming("train.cuda_graph", [&] { check_graph(config.train.cuda_graph, choice); });
+  blaming("train.precision", [&] { check_precision(config.train.precision, choice); });
   if (!choice.note.empty()) {
     log::console("note: " + choice.note);
   }
-  use_device(choice.device);
+  use_device(choice.device, config.train.precision == Precision::tf32);
   if (config.run.deterministic) {
     make_deterministic(choice.device);
   }

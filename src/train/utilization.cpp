@@ -15,11 +15,13 @@ namespace {
 
 struct Card {
   std::string_view word;  ///< in the name of the card
-  double flops;           ///< of bf16 and fp16
+  double half_flops;      ///< of bf16 and fp16
+  double tf32_flops;
 };
 
 // Dense, as the maker's data sheets say for the SXM form.
-constexpr std::array<Card, 2> kCards = {{{"H100 80GB HBM3", 989e12}, {"H200", 989e12}}};
+constexpr std::array<Card, 2> kCards = {
+    {{"H100 80GB HBM3", 989e12, 494e12}, {"H200", 989e12, 494e12}}};
 
 }  // namespace
 
@@ -31,12 +33,13 @@ void StepRate::add(std::int64_t step_tokens, double step_seconds) {
 }
 
 std::optional<double> peak_flops(std::string_view gpu, Precision precision) {
-  if (precision != Precision::bf16 && precision != Precision::fp16) {
+  const bool half = precision == Precision::bf16 || precision == Precision::fp16;
+  if (!half && precision != Precision::tf32) {
     return std::nullopt;
   }
   for (const Card& card : kCards) {
     if (gpu.find(card.word) != std::string_view::npos) {
-      return card.flops;
+      return half ? card.half_flops : card.tf32_flops;
     }
   }
   return std::nullopt;

@@ -2,6 +2,7 @@
 // policy and the place of a checkpoint.
 #include "core/error.hpp"
 #include "cuda/fast_gpt.hpp"
+#include "cuda/kernel_helpers.hpp"
 #include "cuda/trained.hpp"
 #include "memory/device_memory.hpp"
 #include "support/close.hpp"
@@ -12,6 +13,7 @@
 #include "train/device_batch.hpp"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
 
 #include <functional>
 #include <string>
@@ -80,6 +82,25 @@ std::vector<std::pair<std::string, Choose>> policies() {
 TEST_CASE("a GPT in fp32 has the losses of a CPU, dropout included", "[cuda][train]") {
   NEEDS_GPUS(1)
   check_same(in(tiny_gpt(), Precision::fp32), 1e-5, 1e-3);
+}
+
+TEST_CASE("tf32 is fp32 with rounded factors, in products and in training", "[cuda][train]") {
+  NEEDS_GPUS(1)
+  const at::Tensor a = normal_tensor({512, 512}, "a").to(kGpu);
+  const at::Tensor b = normal_tensor({512, 512}, "b").to(kGpu);
+  const at::Tensor exact = at::mm(a, b);
+  const auto off = [&] {
+    return scaled_distance(exact, at::mm(a.to(at::kFloat), b.to(at::kFloat)).to(at::kDouble));
+  };
+  use_device(kGpu, /*tf32=*/true);
+  const double rounded = off();
+  const Config config = in(tiny_gpt(), Precision::tf32);
+  check_losses_and_norms(
+      train(config, ParallelContext(config)), train(config, ParallelContext(config, kGpu)), 1e-2);
+  use_device(kGpu);
+  CHECK(off() < 1e-6);
+  CHECK(rounded > 1e-5);
+  CHECK(rounded < 2e-3);
 }
 
 TEST_CASE("a GPT in fp64 has the losses of a CPU", "[cuda][train]") {

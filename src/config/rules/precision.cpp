@@ -63,6 +63,15 @@ void fp16_is_slow_here(const RuleInput& in) {
   warning.fix = "precision: bf16 is faster and needs no loss scale";
 }
 
+void tf32_needs_a_gpu(const RuleInput& in) {
+  if (in.config.train.precision != Precision::tf32 || in.config.run.device != DeviceKind::cpu) {
+    return;
+  }
+  Diagnostic& error = in.error("gpu-only", "train.precision", "only a GPU multiplies in tf32");
+  error.related.push_back(in.with("run.device"));
+  error.fix = "precision: fp32";
+}
+
 void recomputation_is_used(const RuleInput& in) {
   const ActivationCheckpointConfig& config = in.config.train.activation_checkpoint;
   const ActivationCheckpointConfig defaults;
@@ -120,9 +129,10 @@ void attention_can_run_again(const RuleInput& in) {
   error.fix = "leave attention out, or use mode: full";
 }
 
-constexpr std::array<Rule, 6> kPrecisionRules = {loss_scale_is_used,
+constexpr std::array<Rule, 7> kPrecisionRules = {loss_scale_is_used,
                                                  loss_scale_is_in_its_range,
                                                  fp16_is_slow_here,
+                                                 tf32_needs_a_gpu,
                                                  recomputation_is_used,
                                                  selection_has_an_effect,
                                                  attention_can_run_again};

@@ -65,7 +65,7 @@ using Rule = void (*)(const RuleInput&);
 /// keep-best-metric, async-nvme, export-at-end, weights-only-run, unused-section.
 [[nodiscard]] std::span<const Rule> checkpoint_rules();
 
-/// loss-scale-range, fp16-slow, recompute-attention, unused-section.
+/// loss-scale-range, fp16-slow, gpu-only, recompute-attention, unused-section.
 [[nodiscard]] std::span<const Rule> precision_rules();
 
 /// Reports a key that was written with a value other than its default although nothing reads it:

@@ -48,7 +48,7 @@ GpuSurvey survey_gpus() {
   return survey;
 }
 
-void use_device(at::Device device) {
+void use_device(at::Device device, bool tf32) {
   if (device.is_cpu()) {
     return;
   }
@@ -64,8 +64,8 @@ void use_device(at::Device device) {
          device.index(),
          error.what_without_backtrace());
   }
-  at::globalContext().setAllowTF32CuBLAS(false);
-  at::globalContext().setAllowTF32CuDNN(false);
+  at::globalContext().setAllowTF32CuBLAS(tf32);
+  at::globalContext().setAllowTF32CuDNN(tf32);
   // Long sums of 16 bits are cut into parts, which are added in fp32.
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
   at::globalContext().setAllowFP16ReductionCuBLAS(false);

@@ -10,7 +10,7 @@ GpuSurvey survey_gpus() {
   return {};
 }
 
-void use_device(at::Device device) {
+void use_device(at::Device device, bool /*tf32*/) {
   check(device.is_cpu(),
         ErrorKind::internal,
         "no-cuda",

@@ -61,6 +61,22 @@ TEST_CASE("only a GPU can record steps", "[startup]") {
   }
 }
 
+TEST_CASE("only a GPU multiplies in tf32", "[startup]") {
+  DeviceChoice gpu;
+  gpu.device = at::Device(at::kCUDA, 0);
+  check_precision(Precision::tf32, gpu);
+  for (const Precision precision : {Precision::fp64, Precision::fp32, Precision::bf16}) {
+    check_precision(precision, {});
+  }
+  try {
+    check_precision(Precision::tf32, {});
+    FAIL("a CPU multiplied in tf32");
+  } catch (const Error& error) {
+    CHECK(error.id() == "gpu-only");
+    CHECK(error.exit_code() == 3);
+  }
+}
+
 TEST_CASE("children get the command line without --nproc", "[startup]") {
   const std::vector<std::string> expected = {"colossal-train", "train", "a.yaml", "--set", "x=1"};
   CHECK(without_nproc({"train", "--nproc", "2", "a.yaml", "--set", "x=1"}) == expected);

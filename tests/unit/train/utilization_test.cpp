@@ -55,6 +55,7 @@ TEST_CASE("a peak is known for 16 bits on known cards only", "[mfu]") {
   CHECK(peak_flops("NVIDIA H100 80GB HBM3", Precision::bf16) == 989e12);
   CHECK(peak_flops("NVIDIA H100 80GB HBM3", Precision::fp16) == 989e12);
   CHECK(peak_flops("NVIDIA H200", Precision::bf16) == 989e12);
+  CHECK(peak_flops("NVIDIA H200", Precision::tf32) == 494e12);
   CHECK_FALSE(peak_flops("NVIDIA H100 80GB HBM3", Precision::fp32).has_value());
   CHECK_FALSE(peak_flops("NVIDIA H100 80GB HBM3", Precision::fp64).has_value());
   CHECK_FALSE(peak_flops("NVIDIA H100 PCIe", Precision::bf16).has_value());  // a slower card
