@@ -96,7 +96,7 @@ void add_train(CommandLine& line) {
                "--allow",
                options->allow,
                "accept this difference on resume (repeatable): train.global_batch_size, keys of "
-               "train.batch_ramp or data.fingerprint",
+               "train.batch_ramp, data.fingerprint, data.shuffle or run.seed",
                "KEY")
       ->check(CLI::IsMember(allowable_keys())
                   .description("{train.global_batch_size,data.fingerprint}"));  // all are too wide

@@ -38,7 +38,10 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
 for config in "$@"; do
-  resolved=$("$program" config show "$config" 2>/dev/null)
+  if ! resolved=$("$program" config show --quiet "$config"); then
+    failed=1
+    continue
+  fi
   length=$(sed -n 's/^  seq_length: \([0-9]*\).*/\1/p' <<<"$resolved")
   vocabulary=$(sed -n 's/^  vocab_size: \([0-9]*\).*/\1/p' <<<"$resolved") # which a tokenizer may have decided
   sets=()

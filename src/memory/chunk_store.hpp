@@ -66,8 +66,8 @@ class ChunkStore {
   /// The start of a step: gradients are zero, still to be written, or without memory until backward
   /// (StoreOptions::lend_grads). Not to be read before finish_gradients().
   void begin_gradients();
-  /// Gives back the memory of lent gradients before that: nobody reads those of the last step any
-  /// more.
+  /// Gives back the memory of lent gradients before begin_gradients() does: nobody reads those of
+  /// the last step any more.
   void drop_gradients();
   /// The block's gradients of this micro-batch are in. A chunk whose blocks have all reported -
   /// under shard_grads for this micro-batch, else for the last one - is summed over its axes in the

@@ -40,7 +40,8 @@ BlockCost linear_cost(const Widths& widths,
                       const BatchShape& shape,
                       const std::vector<Parameter*>& parameters,
                       at::ScalarType dtype,
-                      at::Device device) {
+                      at::Device device,
+                      bool activates) {
   const std::int64_t rows = shape.batch * shape.sequence;
   const auto item_bytes = static_cast<std::int64_t>(c10::elementSize(dtype));
   BlockCost cost;
@@ -48,7 +49,7 @@ BlockCost linear_cost(const Widths& widths,
   cost.backward_flops = 2 * cost.forward_flops;
   cost.param_bytes = stored_bytes(parameters, item_bytes);
   cost.activation_bytes = rows * (widths.in + widths.out) * item_bytes;
-  const LinearSize size{.rows = rows, .in = widths.in, .out = widths.out};
+  const LinearSize size{.rows = rows, .in = widths.in, .out = widths.out, .bias = !activates};
   cost.forward_bytes = linear_forward_bytes(size, dtype, device);
   cost.backward_bytes = linear_backward_bytes(size, dtype, device);
   return cost;
@@ -82,7 +83,7 @@ class HiddenBlock : public Block {
   [[nodiscard]] BlockCost cost(const BatchShape& shape) const override {
     const BoundarySpec out = layers_.hidden(shape, widths_.out);
     BlockCost cost =
-        linear_cost(widths_, shape, parameters_of(linear_), out.dtype, layers_.device());
+        linear_cost(widths_, shape, parameters_of(linear_), out.dtype, layers_.device(), true);
     cost.boundary_bytes = shape.batch * shape.sequence * widths_.out * item_bytes_of(out);
     cost.backward_bytes += cost.boundary_bytes;  // the gradient before the activation
     return cost;
@@ -133,7 +134,8 @@ class ClassifierBlock : public Block {
                        shape,
                        parameters_of(linear_),
                        layers_.hidden(shape, widths_.in).dtype,
-                       layers_.device());
+                       layers_.device(),
+                       false);
   }
 
  private:

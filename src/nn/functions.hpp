@@ -41,6 +41,7 @@ struct LinearSize {
   std::int64_t rows = 0;
   std::int64_t in = 0;
   std::int64_t out = 0;
+  bool bias = false;  ///< which the product adds; one before an activation is added behind it
 };
 
 /// Bytes that linear() without activation takes at most beside its result: none on a GPU, whose

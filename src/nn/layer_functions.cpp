@@ -257,10 +257,13 @@ at::Tensor linear_onto(const at::Tensor& residual_bso,
 }
 
 std::int64_t linear_forward_bytes(const LinearSize& size, at::ScalarType dtype, at::Device device) {
-  return device.is_cpu()
-             ? detail::product_scratch_bytes(
-                   {.m = size.rows, .k = size.in, .n = size.out, .second_transposed = true}, dtype)
-             : 0;
+  return device.is_cpu() ? detail::product_scratch_bytes({.m = size.rows,
+                                                          .k = size.in,
+                                                          .n = size.out,
+                                                          .second_transposed = true,
+                                                          .with_bias = size.bias},
+                                                         dtype)
+                         : 0;
 }
 
 std::int64_t linear_backward_bytes(const LinearSize& size,

@@ -83,7 +83,10 @@ std::int64_t workspace_bytes(const Config& config, at::ScalarType dtype) {
       model.num_kv_heads,
       model.hidden_size / std::max<std::int64_t>(model.num_heads, 1)};
   constexpr std::int64_t kPack = 8;  // elements
-  const bool broken = model.hidden_size % kPack != 0 || model.ffn_hidden_size % kPack != 0;
+  const auto broken_by = [](std::int64_t size) { return size % kPack != 0; };
+  const bool broken = broken_by(model.hidden_size) || broken_by(model.ffn_hidden_size) ||
+                      broken_by(padded_vocab(model)) ||
+                      broken_by(config.train.micro_batch_size * config.data.seq_length);
   const bool math = model.attention == AttentionKind::math || model.attention_dropout > 0;
   const bool torch_too =
       model.type == ModelType::mlp || broken || math ||
@@ -276,35 +279,47 @@ RankBytes rank_bytes(const PlanModel& model, const ChunkBytes& chunks, const Mes
   return bytes;
 }
 
+/// Blocks need a context, and what they hold at once depends on the device; nothing communicates.
+ParallelContext context_of_plan(const Config& config) {
+  return ParallelContext(config, at::Device(capacity_of(config).apart ? at::kCUDA : at::kCPU));
+}
+
+PlanReport plan_outline(const Config& config, std::int64_t train_samples, const PlanModel& model) {
+  PlanReport plan;
+  plan.name = config.run.name;
+  fill_batch(plan, config, train_samples);
+  const Mesh first(mesh_shape(config.parallel), 0);
+  plan.world = first.world_size();
+  plan.data = first.size(data_axes());
+  plan.pipeline = first.size(Axis::pp);
+  plan.sequence = first.size(Axis::sp);
+  plan.tensor = first.size(colossal::axes({Axis::t0, Axis::t1, Axis::t2}));
+  fill_model(plan, config.model);
+  plan.parameters = num_parameters(model.parts.blocks);
+  fill_checkpoints(plan, config, model);
+  plan.device_memory = config.run.device_memory.value_or(0);
+  plan.output_dir = config.run.output_dir;
+  return plan;
+}
+
 }  // namespace
 
 void set_planned_threads(const Config& config) {
   set_threads(config.run, Mesh(mesh_shape(config.parallel), 0).world_size());
 }
 
+PlanReport make_outline(const Config& config, std::int64_t train_samples) {
+  const ParallelContext alone = context_of_plan(config);
+  return plan_outline(config, train_samples, plan_model(config, alone));
+}
+
 PlanReport make_plan(const Config& config, std::int64_t train_samples) {
-  // Blocks need a context, and what they hold at once depends on the device; nothing communicates.
-  const at::Device device(capacity_of(config).apart ? at::kCUDA : at::kCPU);
-  const ParallelContext alone(config, device);
+  const ParallelContext alone = context_of_plan(config);
   const PlanModel model = plan_model(config, alone);
   const StageCost cost = stage_cost(config, model.parts.blocks);
-
-  PlanReport plan;
-  plan.name = config.run.name;
-  fill_batch(plan, config, train_samples);
-  const MeshShape shape = mesh_shape(config.parallel);
-  const Mesh first(shape, 0);
-  plan.world = first.world_size();
-  plan.data = first.size(data_axes());
-  plan.pipeline = first.size(Axis::pp);
-  plan.sequence = first.size(Axis::sp);
-  plan.tensor = first.size(axes({Axis::t0, Axis::t1, Axis::t2}));
-  fill_model(plan, config.model);
-  plan.parameters = num_parameters(model.parts.blocks);
+  PlanReport plan = plan_outline(config, train_samples, model);
   plan.flops_per_step = cost.flops * static_cast<double>(plan.accumulation * plan.data);
-  fill_checkpoints(plan, config, model);
-  plan.device_memory = config.run.device_memory.value_or(0);
-  plan.output_dir = config.run.output_dir;
+  const MeshShape shape = mesh_shape(config.parallel);
   // Ranks that differ in their data alone hold and move the same.
   std::map<int, RankBytes> of_group;
   for (int rank = 0; rank < plan.world; ++rank) {

@@ -72,6 +72,10 @@ struct PlanReport {
   }
 };
 
+/// make_plan() without what ranks compute, hold and move: for who asks for steps or checkpoints
+/// only. Nothing is tried. Errors: config.
+[[nodiscard]] PlanReport make_outline(const Config& config, std::int64_t train_samples);
+
 /// The plan of a resolved configuration (parallel.data known). Builds the blocks without memory.
 /// `train_samples`: samples of one epoch of training, 0 if the data was not opened. Errors: config.
 [[nodiscard]] PlanReport make_plan(const Config& config, std::int64_t train_samples);

@@ -217,7 +217,7 @@ void TrainSession::take_folder(std::int64_t saved_bytes) {
 
 CheckpointChoice TrainSession::prepare_on_rank_0() {
   const fs::path folder = config_.run.output_dir;
-  const std::int64_t saved_bytes = make_plan(config_, 0).room_bytes(options_.use_job_deadline);
+  const std::int64_t saved_bytes = make_outline(config_, 0).room_bytes(options_.use_job_deadline);
   if (options_.dry_run) {
     blaming("run.output_dir", [&] { check_writable(folder, saved_bytes, options_.overwrite); });
   } else {

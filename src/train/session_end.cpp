@@ -76,7 +76,8 @@ void TrainSession::limit_time() {
     }
   }
   if (time_limit_ >= 0) {
-    first_save_seconds_ = assumed_save_seconds(make_plan(config_, 0).checkpoint_bytes, time_limit_);
+    first_save_seconds_ =
+        assumed_save_seconds(make_outline(config_, 0).checkpoint_bytes, time_limit_);
   }
 }
 

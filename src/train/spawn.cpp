@@ -81,7 +81,7 @@ int check_host(const Loaded& loaded, const TrainOptions& options) {
   if (code != 0) {
     return code;  // no folder is made for it
   }
-  const std::int64_t room_bytes = make_plan(config, 0).room_bytes(options.use_job_deadline);
+  const std::int64_t room_bytes = make_outline(config, 0).room_bytes(options.use_job_deadline);
   blaming("run.output_dir", [&] {
     check_writable(config.run.output_dir, room_bytes, options.overwrite);
     if (!options.dry_run) {

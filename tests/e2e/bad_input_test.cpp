@@ -207,7 +207,7 @@ TEST_CASE("data that cannot be used end with exit code 4", "[bad]") {
   }
   SECTION("a separator byte in the text") {
     write_file(text.data(), std::string(500, 'a') + std::string(1, '\0') + std::string(500, 'b'));
-    text.require_data_error("separator-in-text", "500");
+    text.require_data_error("separator-in-text", "offset 500");
   }
   SECTION("a folder") {
     fs::create_directories(text.data());
@@ -277,6 +277,27 @@ TEST_CASE("a port in use is one clear error", "[bad]") {
       run_expecting(9, train_tiny(folder.path() / "run"), torchrun_rank(0, 2, taken.port()));
   CHECK(count(outcome.err, "[port-in-use]") == 1);
   CHECK(count(outcome.err, std::to_string(taken.port())) >= 1);
+}
+
+TEST_CASE("keys that only a GPU can serve name themselves and end before any step", "[bad]") {
+  const TempDir folder;
+  const auto refused = [&](int code, const std::string& set, const std::string& key) {
+    const fs::path run_dir = folder.path() / "run";
+    const Outcome outcome = run_expecting(code, train_tiny(run_dir, {"--set", set}));
+    INFO(outcome.err);
+    CHECK(count(outcome.err, key + " = ") == 1);  // where it was set
+    CHECK(count(outcome.err, "--set#") >= 1);
+    CHECK(count(outcome.err, "step  1/") == 0);
+    CHECK_FALSE(fs::exists(run_dir / "metrics.jsonl"));
+    return outcome.err;
+  };
+  CHECK(count(refused(3, "train.precision=tf32", "train.precision"), "[gpu-only]") == 1);
+  CHECK(count(refused(3, "parallel.comm.backend=nccl", "parallel.comm.backend"), "[gpu-only]") ==
+        1);
+  if (!fs::exists("/dev/nvidia0")) {
+    const std::string text = refused(9, "run.device=cuda", "run.device");
+    CHECK(count(text, "[no-cuda-build]") + count(text, "[no-gpu]") == 1);
+  }
 }
 
 TEST_CASE("a loss that is not finite ends with exit code 7 on every number of ranks", "[bad]") {

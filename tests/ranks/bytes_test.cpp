@@ -125,6 +125,12 @@ Volumes volumes_of(RankContext& ctx, const Policy& policy) {
           .all_gather = static_cast<double>(step[2] * ctx.size()) / bytes};
 }
 
+/// What a rank sends in a step by the ring algorithms, in copies of all gradients.
+double sent(const Volumes& volumes, int size) {
+  const double part = static_cast<double>(size - 1) / size;
+  return part * (2 * volumes.all_reduce + volumes.reduce_scatter + volumes.all_gather);
+}
+
 /// Each collective has its own share: in a ring a reduction and a gather cost the same, so that
 /// their sum would not tell one from the other.
 void check_volumes(RankContext& ctx, const Policy& policy, const Volumes& expected) {
@@ -136,6 +142,11 @@ void check_volumes(RankContext& ctx, const Policy& policy, const Volumes& expect
 }
 
 void check_volumes(RankContext& ctx) {
+  const double n = ctx.size();
+  for (const std::int64_t stage : {0, 1, 2}) {  // 2 (N - 1) / N
+    CHECK(sent(volumes_of(ctx, zero(stage)), ctx.size()) == Approx(2 * (n - 1) / n));
+  }
+  CHECK(sent(volumes_of(ctx, zero(3, Offload::none, 0)), ctx.size()) == Approx(3 * (n - 1) / n));
   const Volumes cut = {.all_reduce = 0, .reduce_scatter = 1, .all_gather = 1};
   check_volumes(ctx, zero(0), {.all_reduce = 1, .reduce_scatter = 0, .all_gather = 0});
   check_volumes(ctx, zero(1), cut);

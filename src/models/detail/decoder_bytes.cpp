@@ -82,11 +82,12 @@ std::int64_t DecoderBytes::kept() const {
 /// kept() if nothing were computed again.
 std::int64_t DecoderBytes::all_results() const {
   return elements(3 * hidden_ + qkv_ + 2 * hidden_ + products_ + inner_) +
-         statistics(4 + (again_.attention ? 0 : model_.num_heads)) + kept_scores() + kept_factors();
+         statistics(4 + (again_.attention ? 0 : model_.num_heads)) + kept_scores() + beyond_qkv();
 }
 
-std::int64_t DecoderBytes::in_forward(std::int64_t in, std::int64_t out) const {
-  return linear_forward_bytes({.rows = tokens_, .in = in, .out = out}, dtype_, device_);
+std::int64_t DecoderBytes::in_forward(std::int64_t in, std::int64_t out, bool bias) const {
+  return linear_forward_bytes(
+      {.rows = tokens_, .in = in, .out = out, .bias = bias}, dtype_, device_);
 }
 
 /// With the gradient of the bias.
@@ -98,14 +99,16 @@ std::int64_t DecoderBytes::in_backward(std::int64_t in, std::int64_t out) const 
 std::int64_t DecoderBytes::forward() const {
   const std::int64_t at_end = kept() + elements(hidden_);  // what it keeps and returns
   const std::int64_t first =
-      elements(2 * hidden_ + qkv_) + statistics(2) + in_forward(hidden_, qkv_);
+      elements(2 * hidden_ + qkv_) + statistics(2) + in_forward(hidden_, qkv_, true);
   const std::int64_t attention = elements(3 * hidden_ + qkv_) + widened(qkv_ + hidden_) +
-                                 statistics(2 + model_.num_heads) + kept_scores() + kept_factors();
-  const std::int64_t up = all_results() - elements(inner_) + in_forward(hidden_, inner_);
+                                 statistics(2 + model_.num_heads) + kept_scores() + scores() +
+                                 kept_factors();
+  const std::int64_t up =
+      all_results() - elements(inner_) + in_forward(hidden_, inner_, products_ > inner_);
   // The product is there beside its sum with x.
   const std::int64_t down = all_results() - elements(again_.mlp ? products_ : 0) +
                             elements(hidden_) +
-                            std::max(in_forward(inner_, hidden_), elements(hidden_));
+                            std::max(in_forward(inner_, hidden_, true), elements(hidden_));
   return std::max({first, attention, up, all_results(), down}) - at_end;
 }
 
@@ -136,7 +139,7 @@ std::int64_t DecoderBytes::plain_core_backward() const {
   const std::int64_t product =
       elements(hidden_) + widened(hidden_) + statistics(hidden_) + scores();
   const std::int64_t softmax = (model_.attention_dropout > 0 ? 1 : 2) * scores();
-  const std::int64_t together = statistics(3 * qkv_) + scores() - kept_scores();
+  const std::int64_t together = statistics(3 * qkv_ - 2 * hidden_) - kept_scores();
   return std::max({product, softmax, together});
 }
 

@@ -40,7 +40,7 @@ class DecoderBytes {
   [[nodiscard]] std::int64_t kept_factors() const;
   [[nodiscard]] std::int64_t beyond_qkv() const;
   [[nodiscard]] std::int64_t kept_scores() const;
-  [[nodiscard]] std::int64_t in_forward(std::int64_t in, std::int64_t out) const;
+  [[nodiscard]] std::int64_t in_forward(std::int64_t in, std::int64_t out, bool bias) const;
   [[nodiscard]] std::int64_t in_backward(std::int64_t in, std::int64_t out) const;
   [[nodiscard]] std::int64_t feed_forward_backward() const;
   [[nodiscard]] std::int64_t plain_core_backward() const;

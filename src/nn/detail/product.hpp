@@ -19,8 +19,14 @@ struct ProductSize {
   std::int64_t n = 0;
   bool transposed = false;  ///< the first matrix is given as its transpose
   bool second_transposed = false;
+  bool with_bias = false;
   auto operator<=>(const ProductSize&) const = default;
 };
+
+enum class ProductLibrary : std::uint8_t { mkl, onednn, widened };
+
+/// Which library multiplies on a CPU; `widened`: MKL, from copies in fp32.
+[[nodiscard]] ProductLibrary library_of(const ProductSize& size, at::ScalarType dtype);
 
 /// Bytes that a product on a CPU takes beside its result with the threads there are now: fp32
 /// copies, or the buffers of oneDNN's kernels, whose rules differ from processor to processor and

@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -207,6 +208,45 @@ TEST_CASE("a watchdog was joined twice when closing failed in between", "[peers]
       Store::join(server->endpoint(), 10s), {.rank = 0, .size = 2}, progress, notice);
   watchdog.stop();
   CHECK_NOTHROW(watchdog.stop());
+}
+
+TEST_CASE("a look that was asked for during another one was answered by that one", "[peers]") {
+  const auto server = Store::host({}, 10s);
+  Progress progress;
+  colossal::detail::publish_beat(*server, 0, progress.next_beat());
+  colossal::detail::publish_beat(*server, 1, Beat{1, "", {}});
+  colossal::detail::FailureNotice notice{colossal::FailureListener()};
+  std::atomic<int> begun = 0;
+  std::atomic<bool> held = true;
+  const auto inspect = [&](Store&) -> std::optional<Failure> {
+    ++begun;
+    while (held) {
+      std::this_thread::sleep_for(1ms);
+    }
+    return {};
+  };
+  colossal::detail::Watchdog watchdog(Store::join(server->endpoint(), 10s),
+                                      {.rank = 0, .size = 2, .interval = 1h, .inspect = inspect},
+                                      progress,
+                                      notice);
+  std::thread first([&] { watchdog.look_now(10s); });
+  while (begun == 0) {
+    std::this_thread::sleep_for(1ms);
+  }
+  std::atomic<bool> asks = false;
+  std::thread second([&] {
+    asks = true;
+    watchdog.look_now(10s);
+  });
+  while (!asks) {
+    std::this_thread::sleep_for(1ms);
+  }
+  std::this_thread::sleep_for(20ms);  // it has asked by now
+  held = false;
+  second.join();
+  CHECK(begun == 2);
+  first.join();
+  watchdog.stop();
 }
 
 TEST_CASE("the store's host leaves after the others have heard", "[peers]") {
