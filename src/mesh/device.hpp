@@ -47,9 +47,12 @@ struct DeviceChoice {
                                          const LaunchOptions& launch);
 
 /// Makes `device` the current one of this thread and sets what computation on it depends on: fp32
-/// products in full precision, or, with `tf32`, of factors rounded to 10 bits, summed in fp32.
-/// Errors: environment "gpu-unusable" if the card cannot be had.
-void use_device(at::Device device, bool tf32 = false);
+/// products in full precision. Errors: environment "gpu-unusable" if the card cannot be had.
+void use_device(at::Device device);
+
+/// From now on, until use_device(), a GPU rounds the factors of fp32 products to 10 bits; sums stay
+/// in fp32. On a CPU nothing changes.
+void allow_tf32(at::Device device);
 
 /// From now on results on `device` repeat to the last bit, on the same kind of card with the same
 /// number of processes: kernels are chosen by rules instead of by timing, none adds in a changing

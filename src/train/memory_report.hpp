@@ -62,7 +62,7 @@ struct MemorySummary {
 
 /// Refuses a run of placement auto whose plan lacks so much of what it may use of the device that
 /// is there (by more than kPlanError of it) that its first step would surely end with this error. A
-/// function of configuration and device: all ranks find the same. Errors: memory
+/// function of configuration and device: ranks on devices of one size find the same. Errors: memory
 /// "budget-too-small", which memory_report() completes.
 void refuse_certain_lack(const Config& config, int rank);
 

@@ -64,14 +64,15 @@ StageCost stage_cost(const Config& config, std::span<const std::unique_ptr<Block
   return sum;
 }
 
-/// Prefetched micro-batches: labels of 8 bytes, tokens and perhaps document starts of 8 each, or
-/// features of 4 bytes.
-std::int64_t loader_bytes(const Config& config) {
+/// Micro-batches on the device: prefetched ones, where a CPU's workers do so, else those of a step.
+/// Labels of 8 bytes, tokens and perhaps document starts of 8 each, or features of 4 bytes.
+std::int64_t loader_bytes(const Config& config, bool host_apart) {
+  const bool ahead = !host_apart && config.data.workers > 0;
+  const std::int64_t count = ahead ? config.data.prefetch : config.train.gradient_accumulation;
   const std::int64_t fields = config.data.cross_document_attention ? 2 : 3;
   const bool rows = config.model.type == ModelType::mlp;
   const std::int64_t token_bytes = rows ? 8 + 4 * config.model.in_features : 8 * fields;
-  return config.data.prefetch * config.train.micro_batch_size * config.data.seq_length *
-         token_bytes;
+  return count * config.train.micro_batch_size * config.data.seq_length * token_bytes;
 }
 
 /// What products hold on a GPU whatever the sizes. Layers of 16 bits also multiply by torch where
@@ -209,7 +210,8 @@ ChunkBytes chunk_bytes(const PlanModel& model,
                   .num_states = model.num_states,
                   .micro_batches = config.train.gradient_accumulation,
                   .activations = cost.activations,
-                  .other_bytes = loader_bytes(config) + model.whole_bytes + model.library_bytes,
+                  .other_bytes = loader_bytes(config, model.host_apart) + model.whole_bytes +
+                                 model.library_bytes,
                   .device_bytes = config.run.device_memory.value_or(0),
                   .evaluation_bytes = cost.evaluation_bytes,
                   .update_bytes = model.update_bytes,
@@ -336,7 +338,7 @@ PlanReport make_plan(const Config& config, std::int64_t train_samples) {
       fill_chunks(plan, chunks, held, model.options.compute);
     }
     RankBytes bytes = rank_bytes(model, held, mesh);
-    bytes.buffers = loader_bytes(config) + model.library_bytes;
+    bytes.buffers = loader_bytes(config, model.host_apart) + model.library_bytes;
     bytes.host.inputs = cost.host_bytes;
     of_group.emplace(group, bytes);
     plan.ranks.push_back(bytes);

@@ -63,7 +63,10 @@ DeviceChoice take_device(const Config& config, const LaunchOptions& launch) {
   if (!choice.note.empty()) {
     log::console("note: " + choice.note);
   }
-  use_device(choice.device, config.train.precision == Precision::tf32);
+  use_device(choice.device);
+  if (config.train.precision == Precision::tf32) {
+    allow_tf32(choice.device);
+  }
   if (config.run.deterministic) {
     make_deterministic(choice.device);
   }

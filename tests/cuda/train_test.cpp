@@ -92,12 +92,18 @@ TEST_CASE("tf32 is fp32 with rounded factors, in products and in training", "[cu
   const auto off = [&] {
     return scaled_distance(exact, at::mm(a.to(at::kFloat), b.to(at::kFloat)).to(at::kDouble));
   };
-  use_device(kGpu, /*tf32=*/true);
-  const double rounded = off();
-  const Config config = in(tiny_gpt(), Precision::tf32);
-  check_losses_and_norms(
-      train(config, ParallelContext(config)), train(config, ParallelContext(config, kGpu)), 1e-2);
-  use_device(kGpu);
+  struct Rounded {
+    Rounded() { allow_tf32(kGpu); }
+    ~Rounded() { use_device(kGpu); }
+  };
+  double rounded = 0;
+  {
+    const Rounded products;
+    rounded = off();
+    const Config config = in(tiny_gpt(), Precision::tf32);
+    check_losses_and_norms(
+        train(config, ParallelContext(config)), train(config, ParallelContext(config, kGpu)), 1e-2);
+  }
   CHECK(off() < 1e-6);
   CHECK(rounded > 1e-5);
   CHECK(rounded < 2e-3);

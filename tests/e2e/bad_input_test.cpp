@@ -294,7 +294,15 @@ TEST_CASE("keys that only a GPU can serve name themselves and end before any ste
   CHECK(count(refused(3, "train.precision=tf32", "train.precision"), "[gpu-only]") == 1);
   CHECK(count(refused(3, "parallel.comm.backend=nccl", "parallel.comm.backend"), "[gpu-only]") ==
         1);
-  if (!fs::exists("/dev/nvidia0")) {
+  if (!fs::exists("/dev/nvidia0")) {  // what `auto` takes is known when the run starts
+    const Outcome outcome =
+        run_expecting(3,
+                      train_tiny(folder.path() / "auto",
+                                 {"--set", "run.device=auto", "--set", "train.precision=tf32"}));
+    INFO(outcome.err);
+    CHECK(count(outcome.err, "[gpu-only]") == 1);
+    CHECK(count(outcome.err, "train.precision = tf32") == 1);
+    CHECK(count(outcome.err, "step  1/") == 0);
     const std::string text = refused(9, "run.device=cuda", "run.device");
     CHECK(count(text, "[no-cuda-build]") + count(text, "[no-gpu]") == 1);
   }

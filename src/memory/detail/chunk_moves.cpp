@@ -29,11 +29,14 @@ std::int64_t Chunk::part_bytes() const {
 }
 
 HeldBytes Chunk::held() const {
-  HeldBytes held{.weights = spec_.resident ? weights_.bytes() : 0,
+  // Where tensors lie, not where the plan wants them: moves between the two may fail half-way.
+  const at::Device device = shared_.context.device();
+  HeldBytes held{.weights = spec_.resident && weights_.filled() ? weights_.bytes() : 0,
                  .borrowed = staging_.filled() ? staging_.bytes() : 0};
-  held.weights += spec_.param_home == Tier::device ? bytes_of(home_) : 0;
+  const bool home_here = spec_.param_home == Tier::device && home_.defined();
+  held.weights += home_here && home_.device() == device ? bytes_of(home_) : 0;
   held.grads = keeps_gradients_ && !lends_gradients_ ? grads_.bytes() : 0;
-  if (spec_.optim_home == Tier::device) {
+  if (spec_.optim_home == Tier::device && shard_.master.device() == device) {
     const bool is_weight = home_.defined() ? home_.is_same(shard_.master)
                                            : shard_.master.is_alias_of(weights_.tensor());
     held.optimizer = part_bytes() - bytes_of(shard_.grad);

@@ -48,7 +48,7 @@ GpuSurvey survey_gpus() {
   return survey;
 }
 
-void use_device(at::Device device, bool tf32) {
+void use_device(at::Device device) {
   if (device.is_cpu()) {
     return;
   }
@@ -64,11 +64,16 @@ void use_device(at::Device device, bool tf32) {
          device.index(),
          error.what_without_backtrace());
   }
-  at::globalContext().setAllowTF32CuBLAS(tf32);
-  at::globalContext().setAllowTF32CuDNN(tf32);
+  at::globalContext().setAllowTF32CuBLAS(false);
+  at::globalContext().setAllowTF32CuDNN(false);
   // Long sums of 16 bits are cut into parts, which are added in fp32.
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
   at::globalContext().setAllowFP16ReductionCuBLAS(false);
+}
+
+void allow_tf32(at::Device device) {
+  at::globalContext().setAllowTF32CuBLAS(device.is_cuda());
+  at::globalContext().setAllowTF32CuDNN(device.is_cuda());
 }
 
 void make_deterministic(at::Device device) {

@@ -10,12 +10,16 @@ GpuSurvey survey_gpus() {
   return {};
 }
 
-void use_device(at::Device device, bool /*tf32*/) {
+void use_device(at::Device device) {
   check(device.is_cpu(),
         ErrorKind::internal,
         "no-cuda",
         "a build without CUDA cannot use device {}",
         device.str());
+}
+
+void allow_tf32(at::Device device) {
+  use_device(device);  // a CPU has no such products
 }
 
 std::string describe_device(at::Device device) {

@@ -5,6 +5,7 @@
 #include "core/hash.hpp"
 #include "unit/checkpoint/fixture.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace colossal::test {
@@ -75,8 +76,12 @@ TEST_CASE("checksums cost a fraction of a save", "[speed]") {
     return best_of_three(
         [&] { save_one(dir.path(), ++step, records, {.keep_last = 1, .checksum = checksum}); });
   };
-  const double with = save(true);
-  const double without = save(false);
+  double with = save(true);
+  double without = save(false);
+  for (int round = 0; round < 2; ++round) {  // in turns: the kernel writes pages back in between
+    with = std::min(with, save(true));
+    without = std::min(without, save(false));
+  }
   const double gigabytes = static_cast<double>(bytes.size()) / 1e9;
   INFO("checksum " << gigabytes / alone << " GB/s, saving with " << gigabytes / with
                    << " GB/s of processor time, without " << gigabytes / without << " GB/s, "

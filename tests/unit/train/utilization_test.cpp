@@ -51,7 +51,7 @@ TEST_CASE("the end of a run prints the formula with its numbers", "[mfu]") {
             .starts_with("21.1% of 989 TFLOP/s on each of 2 GPUs: "));
 }
 
-TEST_CASE("a peak is known for 16 bits on known cards only", "[mfu]") {
+TEST_CASE("a peak is known for 16 bits and tf32 on known cards only", "[mfu]") {
   CHECK(peak_flops("NVIDIA H100 80GB HBM3", Precision::bf16) == 989e12);
   CHECK(peak_flops("NVIDIA H100 80GB HBM3", Precision::fp16) == 989e12);
   CHECK(peak_flops("NVIDIA H200", Precision::bf16) == 989e12);
